@@ -1,0 +1,374 @@
+"""`Dim`: an integer, or an integer polynomial over named symbols, in normal form.
+
+Sizes, offsets, strides and indices are Dims everywhere.  Atoms of a polynomial are symbols (size
+parameters, loop indices, integers read at run time) and ``floordiv(e, k)``, ``mod(e, k)`` of a
+polynomial by a positive constant, both rounding towards minus infinity as Python does.
+Expressions that are constant are plain ints.  Questions answer True, False or None (unknown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A named integer within ``lo..hi``, both inclusive; None is unbounded."""
+
+    name: str
+    lo: int | None = None
+    hi: int | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """``e // k`` for a constant ``k > 0``."""
+
+    e: Expr
+    k: int
+
+    def __repr__(self) -> str:
+        return f"floordiv({self.e}, {self.k})"
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """``e % k`` for a constant ``k > 0``, in ``0..k-1``."""
+
+    e: Expr
+    k: int
+
+    def __repr__(self) -> str:
+        return f"mod({self.e}, {self.k})"
+
+
+Atom = Union[Symbol, FloorDiv, Mod]
+Monomial = tuple[Atom, ...]  # sorted by repr, with repetition for powers
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A sum of integer multiples of monomials; `terms` is sorted and has no zero coefficient."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Dim) -> Dim:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return mul(self, -1)
+
+    def __sub__(self, other: Dim) -> Dim:
+        return add(self, mul(other, -1))
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return add(mul(self, -1), other)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, k: int) -> Dim:
+        return floordiv(self, k)
+
+    def __mod__(self, k: int) -> Dim:
+        return mod(self, k)
+
+    def __repr__(self) -> str:
+        return format_dim(self)
+
+
+Dim = Union[int, Expr]
+
+
+def symbol(name: str, lo: int | None = None, hi: int | None = None) -> Expr:
+    """The polynomial that is one symbol."""
+    return of_atom(Symbol(name, lo, hi))
+
+
+def of_atom(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))
+
+
+def _terms(d: Dim) -> Iterable[tuple[Monomial, int]]:
+    if isinstance(d, Expr):
+        return d.terms
+    return (((), d),) if d else ()
+
+
+def _build(acc: Mapping[Monomial, int]) -> Dim:
+    """Normal form of a sum; folds ``k*floordiv(e, k) + mod(e, k)`` back to ``e``."""
+    live = {m: c for m, c in acc.items() if c}
+    for m, c in live.items():
+        for atom in m:
+            if isinstance(atom, Mod):
+                rest = list(m)
+                rest.remove(atom)
+                partner = _monomial((*rest, FloorDiv(atom.e, atom.k)))
+                if live.get(partner) == c * atom.k:
+                    del live[m], live[partner]
+                    whole = mul(atom.e, _build({_monomial(tuple(rest)): c}))
+                    return add(whole, _build(live))
+    if not live:
+        return 0
+    if len(live) == 1 and () in live:
+        return live[()]
+    return Expr(tuple(sorted(live.items(), key=_order)))
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[int, str]:
+    monomial = term[0]
+    return (-len(monomial), " ".join(map(repr, monomial)))
+
+
+def _monomial(atoms: tuple[Atom, ...]) -> Monomial:
+    return atoms if len(atoms) < 2 else tuple(sorted(atoms, key=repr))
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    acc: dict[Monomial, int] = {}
+    for m, c in (*_terms(a), *_terms(b)):
+        acc[m] = acc.get(m, 0) + c
+    return _build(acc)
+
+
+def mul(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    acc: dict[Monomial, int] = {}
+    for m, c in _terms(a):
+        for n, d in _terms(b):
+            key = _monomial(m + n)
+            acc[key] = acc.get(key, 0) + c * d
+    return _build(acc)
+
+
+def _split(e: Dim, k: int) -> tuple[Dim, Dim]:
+    """``(q, r)`` with ``e == k*q + r``, every coefficient of r in ``0..k-1``."""
+    q: dict[Monomial, int] = {}
+    r: dict[Monomial, int] = {}
+    for m, c in _terms(e):
+        q[m], r[m] = divmod(c, k)
+    return _build(q), _build(r)
+
+
+def floordiv(e: Dim, k: int) -> Dim:
+    """``e // k``, rounding down; ``k > 0``."""
+    if isinstance(e, int):
+        return e // k
+    if k == 1:
+        return e
+    q, r = _split(e, k)
+    if isinstance(r, int):
+        return add(q, r // k)
+    lo, hi = bounds(r)
+    if lo is not None and hi is not None and lo // k == hi // k:
+        return add(q, lo // k)
+    return add(q, of_atom(FloorDiv(r, k)))
+
+
+def mod(e: Dim, k: int) -> Dim:
+    """``e % k`` in ``0..k-1``; ``k > 0``."""
+    if isinstance(e, int):
+        return e % k
+    if k == 1:
+        return 0
+    _, r = _split(e, k)
+    if isinstance(r, int):
+        return r % k
+    lo, hi = bounds(r)
+    if lo is not None and hi is not None and lo // k == hi // k:
+        return add(r, -k * (lo // k))
+    return of_atom(Mod(r, k))
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    total: Dim = 1
+    for d in dims:
+        total = mul(total, d)
+    return total
+
+
+def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
+    if isinstance(atom, Symbol):
+        return atom.lo, atom.hi
+    lo, hi = bounds(atom.e)
+    if isinstance(atom, Mod):
+        return 0, (min(hi, atom.k - 1) if lo is not None and lo >= 0 and hi is not None
+                   else atom.k - 1)
+    return (None if lo is None else lo // atom.k, None if hi is None else hi // atom.k)
+
+
+def _times(a: tuple[int | None, int | None], b: tuple[int | None, int | None]
+           ) -> tuple[int | None, int | None]:
+    if None not in a and None not in b:
+        ends = [x * y for x in a for y in b]  # type: ignore[operator]
+        return min(ends), max(ends)
+    if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
+        return a[0] * b[0], None
+    return None, None
+
+
+def bounds(d: Dim) -> tuple[int | None, int | None]:
+    """An interval that holds every value of `d` over its symbols' ranges."""
+    if isinstance(d, int):
+        return d, d
+    lo: int | None = 0
+    hi: int | None = 0
+    for m, c in d.terms:
+        span: tuple[int | None, int | None] = (1, 1)
+        for atom in m:
+            span = _times(span, _atom_bounds(atom))
+        a, b = span if c > 0 else (span[1], span[0])
+        lo = None if lo is None or a is None else lo + c * a
+        hi = None if hi is None or b is None else hi + c * b
+    return lo, hi
+
+
+def is_equal(a: Dim, b: Dim) -> bool | None:
+    """Whether ``a == b`` for all values of the symbols; None when it depends or is unknown."""
+    difference = add(a, mul(b, -1))
+    if isinstance(difference, int):
+        return difference == 0
+    lo, hi = bounds(difference)
+    if (lo is not None and lo > 0) or (hi is not None and hi < 0):
+        return False
+    return None
+
+
+def is_at_most(a: Dim, b: Dim) -> bool | None:
+    """Whether ``a <= b`` for all values of the symbols; None when it depends or is unknown."""
+    lo, hi = bounds(add(b, mul(a, -1)))
+    if lo is not None and lo >= 0:
+        return True
+    if hi is not None and hi < 0:
+        return False
+    return None
+
+
+def is_divisible(d: Dim, k: int) -> bool | None:
+    """Whether ``k`` divides ``d`` for all values of the symbols."""
+    _, r = _split(d, k)
+    return r == 0 if isinstance(r, int) else None
+
+
+def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
+    """`d` with symbols replaced by name."""
+    if isinstance(d, int):
+        return d
+    total: Dim = 0
+    for m, c in d.terms:
+        term: Dim = c
+        for atom in m:
+            if isinstance(atom, Symbol):
+                factor = env.get(atom.name, of_atom(atom))
+            elif isinstance(atom, FloorDiv):
+                factor = floordiv(substitute(atom.e, env), atom.k)
+            else:
+                factor = mod(substitute(atom.e, env), atom.k)
+            term = mul(term, factor)
+        total = add(total, term)
+    return total
+
+
+def evaluate(d: Dim, env: Mapping[str, Any]) -> Any:
+    """The value of `d` with symbols bound by name to ints or integer arrays."""
+    if isinstance(d, int):
+        return d
+    total: Any = 0
+    for m, c in d.terms:
+        term: Any = c
+        for atom in m:
+            if isinstance(atom, Symbol):
+                term = term * env[atom.name]
+            elif isinstance(atom, FloorDiv):
+                term = term * (evaluate(atom.e, env) // atom.k)
+            else:
+                term = term * (evaluate(atom.e, env) % atom.k)
+        total = total + term
+    return total
+
+
+def symbols(d: Dim) -> frozenset[Symbol]:
+    """The symbols that occur in `d`."""
+    if isinstance(d, int):
+        return frozenset()
+    found: set[Symbol] = set()
+    for m, _ in d.terms:
+        for atom in m:
+            found |= {atom} if isinstance(atom, Symbol) else symbols(atom.e)
+    return frozenset(found)
+
+
+def coefficient(d: Dim, name: str) -> int | None:
+    """The constant coefficient of a symbol in `d`; None when `d` is not affine in it."""
+    if isinstance(d, int):
+        return 0
+    total = 0
+    for m, c in d.terms:
+        if any(name in {s.name for s in symbols(of_atom(a))} for a in m):
+            if len(m) != 1 or not isinstance(m[0], Symbol):
+                return None
+            total += c
+    return total
+
+
+def format_dim(d: Dim) -> str:
+    """Text such as ``3*i0 + i1 - 1``; parses back with `graph.text`'s and `loops.text`'s reader."""
+    if isinstance(d, int):
+        return str(d)
+    out = ""
+    for m, c in d.terms:
+        body = "*".join(map(repr, m))
+        size = abs(c)
+        text = str(size) if not m else (body if size == 1 else f"{size}*{body}")
+        if not out:
+            out = text if c > 0 else "-" + text
+        else:
+            out += (" + " if c > 0 else " - ") + text
+    return out
+
+
+def parse_dim(text: str, symbol_of: Mapping[str, Expr]) -> Dim:
+    """Inverse of `format_dim`; `symbol_of` gives the symbols in scope by name.
+
+    Raises KeyError for an unknown symbol and ValueError for malformed text.
+    """
+    import ast
+
+    def walk(node: ast.AST) -> Dim:
+        match node:
+            case ast.Expression(body=body):
+                return walk(body)
+            case ast.Constant(value=int(v)):
+                return v
+            case ast.Name(id=name):
+                return symbol_of[name]
+            case ast.UnaryOp(op=ast.USub(), operand=e):
+                return mul(walk(e), -1)
+            case ast.BinOp(left=a, op=ast.Add(), right=b):
+                return add(walk(a), walk(b))
+            case ast.BinOp(left=a, op=ast.Sub(), right=b):
+                return add(walk(a), mul(walk(b), -1))
+            case ast.BinOp(left=a, op=ast.Mult(), right=b):
+                return mul(walk(a), walk(b))
+            case ast.Call(func=ast.Name(id="floordiv"), args=[e, ast.Constant(value=int(k))]):
+                return floordiv(walk(e), k)
+            case ast.Call(func=ast.Name(id="mod"), args=[e, ast.Constant(value=int(k))]):
+                return mod(walk(e), k)
+        raise ValueError(f"not an index expression: {text!r}")
+
+    try:
+        return walk(ast.parse(text.replace("%", ""), mode="eval"))
+    except SyntaxError as e:
+        raise ValueError(f"not an index expression: {text!r}") from e

@@ -1,0 +1,91 @@
+"""`Program`: buffers and the order of kernel launches; what schedule makes and codegen prints.
+
+A program is one callable: inputs, then outputs, as flat row-major buffers, and one arena.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from tracegrad.dims import Dim
+from tracegrad.dtypes import DType
+from tracegrad.loops.ir import Kernel
+from tracegrad.source import SourceLoc
+
+
+class Place(Enum):
+    """Where a buffer lives."""
+
+    INPUT = "input"        # passed by the caller; written only if `Buffer.written`
+    OUTPUT = "output"      # passed by the caller
+    ARENA = "arena"        # at `Buffer.offset` bytes of the workspace
+    CONSTANT = "constant"  # `Buffer.data`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """`size` elements of `dtype`.
+
+    `index` counts among the buffers of the same place; `offset` is in bytes of the arena, a
+    multiple of 64; `shape` and `hint` are what a header documents.
+    """
+
+    name: str
+    dtype: DType
+    size: Dim
+    place: Place
+    index: int = 0
+    offset: int = 0
+    written: bool = False
+    data: np.ndarray | None = None
+    shape: tuple[Dim, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSite:
+    """What Python raises when a launch stops: `message` may hold ``{value}``."""
+
+    message: str
+    loc: SourceLoc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run `kernel` on `args` (buffer names, in the order of its params).
+
+    When the kernel returns status s > 0 the program returns ``check_base + s`` and
+    ``Program.checks[check_base + s - 1]`` says what happened.
+    """
+
+    kernel: Kernel
+    args: tuple[str, ...]
+    check_base: int = 0
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A compiled function before it is text.
+
+    With checks, the first 64 bytes of the arena are reserved: element 0 (int64) receives the
+    offending value.  Kernels that check have a last param ``detail: i64[1]`` bound to the
+    buffer named ``detail`` (place ARENA, offset 0).
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Launch, ...]
+    arena_nbytes: int = 0
+    checks: tuple[CheckSite, ...] = ()
+
+    def at(self, place: Place) -> tuple[Buffer, ...]:
+        """The buffers of one place, by index."""
+        return tuple(sorted((b for b in self.buffers if b.place is place), key=lambda b: b.index))
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Each kernel once, in order of first launch."""
+        return tuple(dict.fromkeys(s.kernel for s in self.steps))

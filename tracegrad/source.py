@@ -1,0 +1,89 @@
+"""Where in the user's source something happened: frames, columns, quoted lines with a caret."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from types import CodeType, FrameType
+
+import numpy as np
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLoc:
+    """A range of one line: `line` counts from 1, `col` and `end_col` from 0 (characters)."""
+
+    file: str
+    line: int
+    col: int
+    end_col: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col + 1}"
+
+    @property
+    def text(self) -> str:
+        """The line without its newline; empty when the source is not to be had."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def quote(self) -> str:
+        where = f" in {self.function}" if self.function else ""
+        head = f"  {self.file}:{self.line}{where}"
+        text = self.text
+        if not text.strip():
+            return head
+        gutter = f"  {self.line:>5} | "
+        width = max(1, min(self.end_col, len(text)) - self.col)
+        return f"{head}\n{gutter}{text}\n{' ' * (len(gutter) + self.col)}{'^' * width}"
+
+
+_cache: dict[tuple[CodeType, int], SourceLoc] = {}
+
+
+def is_user_file(name: str) -> bool:
+    """True for source outside tracegrad and NumPy."""
+    return not name.startswith((_PACKAGE, _NUMPY))
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame outside tracegrad and NumPy."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def here() -> SourceLoc | None:
+    """The place in user code that is executing now (cached by code and instruction)."""
+    frame = user_frame()
+    return None if frame is None else of_frame(frame)
+
+
+def of_frame(frame: FrameType) -> SourceLoc:
+    """The place `frame` is executing."""
+    code, at = frame.f_code, frame.f_lasti
+    key = (code, at)
+    found = _cache.get(key)
+    if found is None:
+        line, end_line, col, end_col = _position(code, at, frame.f_lineno)
+        if end_line != line:
+            end_col = 10**6
+        found = SourceLoc(code.co_filename, line, col, end_col, code.co_qualname)
+        if len(_cache) > 200_000:
+            _cache.clear()
+        _cache[key] = found
+    return found
+
+
+def _position(code: CodeType, at: int, lineno: int) -> tuple[int, int, int, int]:
+    line, end_line, col, end_col = next(islice(code.co_positions(), at // 2, None))
+    if line is None:
+        return lineno, lineno, 0, 10**6
+    return line, end_line or line, col or 0, end_col or 10**6

@@ -1,0 +1,30 @@
+"""`TensorType`: the shape and dtype of a value; no strides, no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracegrad.dims import Dim, format_dim, product
+from tracegrad.dtypes import DType
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """``f64[4, 3]``: `shape` in elements, `dtype` an interned `DType`."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """Number of elements."""
+        return product(self.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(format_dim, self.shape))}]"
