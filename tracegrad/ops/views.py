@@ -20,7 +20,7 @@ from tracegrad.graph.op import (
     Attrs, Linear, Nest, Point, Rules, Sample, Special, Trait, declare,
 )
 from tracegrad.graph.storage import (
-    Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, View,
+    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, Unfold, View,
 )
 from tracegrad.loops.ir import Combine, Expr
 from tracegrad.types import Shape, TensorType
@@ -79,10 +79,12 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
             for axis, (n, s) in enumerate(zip(size, stride, strict=True)):
                 at += (np.arange(n) * s).reshape([-1] + [1] * (len(size) - axis - 1))
             return x.reshape(-1)[at]
-    shape = step.shape(x.shape)
-    index = np.indices(shape) if shape else np.zeros((0,), np.int64)
-    at_ = step.index(x.shape, tuple(index))  # type: ignore[arg-type]
-    return x[tuple(np.broadcast_to(i, shape) for i in at_)]
+        case Diagonal(offset=offset, axis1=a, axis2=b):
+            return np.diagonal(x, offset, a, b)
+        case Unfold(axis=axis, size=width, step=by):
+            windows = np.lib.stride_tricks.sliding_window_view(x, width, axis)
+            return windows[(slice(None),) * axis + (slice(None, None, by),)]
+    raise AssertionError(step)
 
 
 # ------------------------------------------------------------------------------- as_strided
@@ -265,8 +267,6 @@ def _view_samples(rng: np.random.Generator) -> list[tuple[np.ndarray, View]]:
         (np.zeros((0, 3)), Reshape((3, 0))),
     ]
     out = [(base, View((step,))) for base, step in views]
-    from tracegrad.graph.storage import Diagonal, Unfold
-
     out.append((x, View((Diagonal(1, 0, 1),))))
     out.append((x, View((Diagonal(-1, 1, 0),))))
     out.append((flat, View((Unfold(0, 3, 2),))))
