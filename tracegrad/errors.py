@@ -73,10 +73,22 @@ class DTypeError(TracegradError, TypeError):
     kind = "dtype"
 
 
+class OutOfRangeError(TracegradError, OverflowError):
+    """A Python integer does not fit the integer dtype it meets."""
+
+    kind = "integer_range"
+
+
 class IndexingError(TracegradError, IndexError):
     """An index is out of range or of the wrong form."""
 
     kind = "index"
+
+
+class AxisError(TracegradError, ValueError, IndexError):
+    """An axis is out of range or given twice; the bases are those of NumPy's AxisError."""
+
+    kind = "axis"
 
 
 class ArgumentError(TracegradError, TypeError):
@@ -194,9 +206,23 @@ class VerifyError(TracegradError, AssertionError):
 
 
 class ToolchainError(TracegradError, RuntimeError):
-    """The compiler is missing or failed; carries tool, flags and the user's line."""
+    """The compiler is missing or failed; carries tool, flags and the user's line.
+
+    ``stderr`` is what the tool said, ``source`` the path where the text it was given is kept,
+    ``line`` the first line of that text it complained about.
+    """
 
     kind = "toolchain"
+
+    def __init__(self, message: str, *, tool: str = "", flags: tuple[str, ...] = (),
+                 stderr: str = "", source: str = "", line: int | None = None,
+                 **keywords) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(message, **keywords)
+        self.tool = tool
+        self.flags = flags
+        self.stderr = stderr
+        self.source = source
+        self.line = line
 
 
 class ExportError(TracegradError, ValueError):

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from tracegrad import dtypes
 from tracegrad.errors import DTypeError, TracegradError
 from tracegrad.graph.ir import (
     AliasReport, Graph, Literal, Node, Operand, Stage, Value,
 )
-from tracegrad.graph.op import Attrs, OpDef
+from tracegrad.graph.op import Attrs, OpDef, Point
 from tracegrad.source import SourceLoc
 from tracegrad.types import TensorType
 
@@ -50,6 +53,10 @@ class GraphBuilder:
                 break
         if attrs is None:
             attrs = op.attrs()
+        if (target is None and xs and self.stage is Stage.FUNCTIONAL
+                and isinstance(op.lowering, Point) and op.lowering.folds
+                and all(isinstance(x, Literal) for x in xs)):
+            return fold(op, attrs, xs)  # type: ignore[arg-type]
         try:
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
@@ -97,6 +104,12 @@ class GraphBuilder:
             return None
         self.storages += 1
         return self.storages - 1
+
+
+def fold(op: OpDef, attrs: Attrs, xs: Sequence[Literal]) -> Literal:
+    """A pointwise op on literals is a literal (each may stand for a whole constant tensor)."""
+    out = np.asarray(op.reference(attrs, *[np.asarray(x.value, x.dtype.np) for x in xs]))
+    return Literal(out.item(), dtypes.of(out.dtype))
 
 
 def literals(operands: Sequence[Operand | bool | int | float]) -> tuple[Operand, ...]:

@@ -6,7 +6,7 @@ reference, lowering, traits and samples.  Passes ask for traits and forms, never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, Union
@@ -36,6 +36,7 @@ class Trait(Enum):
     EXPENSIVE = auto()         # never recomputed, never inlined twice
     VIEW = auto()              # reads its operand through attrs.view, does no arithmetic
     UPDATES_FIRST = auto()     # result is operand 0 with a part replaced; may run in place on it
+    READS_ONCE = auto()        # reads each element of its other operands once, in index order
     ZERO_PRESERVING = auto()   # f(0) == 0
     CHECKED = auto()           # may stop the call with an error at run time
     EFFECT = auto()            # kept even when its result is not used (debug.print)
@@ -109,10 +110,14 @@ class Source(Protocol):
 class Point:
     """Each element of the result is a scalar expression of its index; fuses with neighbours.
 
-    ``at(lb, attrs, out_type, index, *sources) -> Expr``
+    ``at(lb, attrs, out_type, index, *sources) -> Expr``; `folds`: of literal operands alone the
+    result is a literal too, whatever shape they stand for.  `same_index`: each operand is read
+    at the result's own index and nowhere else.
     """
 
     at: Callable[..., Expr]
+    folds: bool = True
+    same_index: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,7 @@ class OpDef:
     lowering   how it becomes loops
     samples    ``(rng) -> iterable of Sample`` for the registry's tests
     intrinsic  the scalar function of an elementwise op
+    by_kind    the scalar functions that replace it for some kinds of dtype (``b i u f``)
     numpy      NumPy functions that mean this op (dispatch keys), first one canonical
     methods    method names on both faces that mean this op with the array as operand 0;
                an in-place twin ``name_`` is derived where `inplace` holds
@@ -197,6 +203,7 @@ class OpDef:
     traits: frozenset[Trait] = frozenset()
     samples: Callable[[np.random.Generator], Sequence[Sample]]
     intrinsic: Intrinsic | None = None
+    by_kind: Mapping[str, Intrinsic] = field(default_factory=dict)
     numpy: tuple[Callable[..., Any], ...] = ()
     methods: tuple[str, ...] = ()
     inplace: bool = False
@@ -238,6 +245,15 @@ class Registry:
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._ops.values())
+
+    def intrinsics(self) -> dict[str, Intrinsic]:
+        """Every scalar function that lowerings use, by name."""
+        found: dict[str, Intrinsic] = {}
+        for op in self:
+            for fn in (op.intrinsic, *op.by_kind.values()):
+                if fn is not None and found.setdefault(fn.name, fn) is not fn:
+                    raise ValueError(f"two intrinsics are named {fn.name}")
+        return found
 
 
 REGISTRY = Registry()

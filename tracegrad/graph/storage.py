@@ -346,7 +346,7 @@ def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:
 def _geometry(view: View, base: Shape) -> Geometry | None:
     geometry = Geometry(0, base, dense_strides(base))
     for step in view.steps:
-        stepped = _step_geometry(geometry, step, dense=geometry.stride == dense_strides(
+        stepped = advance(geometry, step, dense=geometry.stride == dense_strides(
             geometry.size) and geometry.offset == 0 and geometry.size == base)
         if stepped is None:
             return None
@@ -354,7 +354,9 @@ def _geometry(view: View, base: Shape) -> Geometry | None:
     return geometry
 
 
-def _step_geometry(g: Geometry, step: Step, dense: bool) -> Geometry | None:
+def advance(g: Geometry, step: Step, dense: bool = False) -> Geometry | None:
+    """Geometry after one more step; None when strides cannot express it.  `dense`: `g` is the
+    whole dense storage (only then does `Strided` count from its start)."""
     match step:
         case Index(items=items):
             offset, axis = g.offset, 0

@@ -133,6 +133,11 @@ class LoopBuilder:
         body = tuple(self._blocks.pop())
         self._add(Reduce(tuple(scope.accs), tuple(pairs), body, self.loc))
 
+    @property
+    def open_blocks(self) -> list[list[Stmt]]:
+        """The blocks being written, outermost first; what is bound in them is in scope."""
+        return self._blocks
+
     def finish(self) -> tuple[Stmt, ...]:
         assert len(self._blocks) == 1, "a block is still open"
         return tuple(self._blocks[0])

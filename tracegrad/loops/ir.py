@@ -63,12 +63,23 @@ class Combine(Enum):
 # ------------------------------------------------------------------------------ expressions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal; `value` is a Python bool, int or float."""
+    """A literal; `value` is a Python bool, int or float.
+
+    Equal when the same text: 0.0 and -0.0 differ, NaN equals NaN (kernels are shared by
+    equality).
+    """
 
     value: bool | int | float
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Const) and self.dtype is other.dtype
+                and repr(self.value) == repr(other.value))
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,299 @@
-"""Addition, multiplication and their kin."""
+"""Addition, multiplication and their kin; division in NumPy's five forms; integer arithmetic.
+
+On bool, addition is `or` and multiplication is `and`, as NumPy has it.
+Integer arithmetic wraps; integer division by zero gives 0.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracegrad import dtypes
+from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Trait
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.pointwise import pointwise
+from tracegrad.ops.compare import AND, OR, eq, signbit
+from tracegrad.ops.pointwise import (
+    FLAT,
+    IDENTITY,
+    INTEGER_RESULT,
+    NUMBERS,
+    POSITIVE,
+    REALS,
+    composite,
+    pointwise,
+)
+from tracegrad.ops.rounding import floor, trunc
+from tracegrad.ops.select import dropped, kept, where
 
-NUMBERS = dtypes.INTEGERS + dtypes.FLOATS
+if TYPE_CHECKING:
+    from tracegrad.graph.builder import GraphBuilder
+
+NONZERO = (REALS, POSITIVE)
+
+
+def call(name: str, arity: int, numpy: Callable[..., Any], helper: str = "") -> Intrinsic:
+    """An intrinsic spelled as a call of the C function ``tg_<helper>_<t>``."""
+    function = f"tg_{helper or name}_{{t}}"
+    args = ", ".join(f"{{{k}}}" for k in range(arity))
+    return Intrinsic(name, arity, numpy, f"{function}({args})", helpers=(function,))
+
 
 add = pointwise(
-    "add", Intrinsic("add", 2, np.add, "{0} + {1}", precedence=12),
-    (lambda b, t, out, x, y: t,
-     lambda b, t, out, x, y: t),
-    accepts=NUMBERS, traits=(Trait.COMMUTATIVE, Trait.CHEAP),
-    numpy=(np.add,), methods=("add",), inplace=True, tg="add")
+    "add",
+    Intrinsic("add", 2, np.add, "{0} + {1}", precedence=12),
+    (lambda b, t, out, x, y: t, lambda b, t, out, x, y: t),
+    by_kind={"b": OR},
+    accepts=dtypes.ALL,
+    traits=(Trait.COMMUTATIVE, Trait.CHEAP),
+    numpy=(np.add,),
+    methods=("add",),
+    inplace=True,
+    tg="add",
+)
 
 mul = pointwise(
-    "mul", Intrinsic("mul", 2, np.multiply, "{0} * {1}", precedence=13),
-    (lambda b, t, out, x, y: mul(b, t, y),
-     lambda b, t, out, x, y: mul(b, t, x)),
-    accepts=NUMBERS, traits=(Trait.COMMUTATIVE, Trait.CHEAP),
-    numpy=(np.multiply,), methods=("mul", "multiply"), inplace=True, tg="multiply")
+    "mul",
+    Intrinsic("mul", 2, np.multiply, "{0} * {1}", precedence=13),
+    (lambda b, t, out, x, y: mul(b, t, y), lambda b, t, out, x, y: mul(b, t, x)),
+    by_kind={"b": AND},
+    accepts=dtypes.ALL,
+    traits=(Trait.COMMUTATIVE, Trait.CHEAP),
+    numpy=(np.multiply,),
+    methods=("mul", "multiply"),
+    inplace=True,
+    tg="multiply",
+)
 
 sub = pointwise(
-    "sub", Intrinsic("sub", 2, np.subtract, "{0} - {1}", precedence=12),
-    (lambda b, t, out, x, y: t,
-     lambda b, t, out, x, y: neg(b, t)),
-    accepts=NUMBERS, traits=(Trait.CHEAP,),
-    numpy=(np.subtract,), methods=("sub", "subtract"), inplace=True, tg="subtract")
+    "sub",
+    Intrinsic("sub", 2, np.subtract, "{0} - {1}", precedence=12),
+    (lambda b, t, out, x, y: t, lambda b, t, out, x, y: neg(b, t)),
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP,),
+    numpy=(np.subtract,),
+    methods=("sub", "subtract"),
+    inplace=True,
+    tg="subtract",
+)
 
 neg = pointwise(
-    "neg", Intrinsic("neg", 1, np.negative, "-{0}", precedence=14),
+    "neg",
+    Intrinsic("neg", 1, np.negative, "-{0}", precedence=14),
     (lambda b, t, out, x: neg(b, t),),
-    accepts=NUMBERS, traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
-    numpy=(np.negative,), methods=("neg", "negative"), inplace=True, tg="negative")
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.negative,),
+    methods=("neg", "negative"),
+    inplace=True,
+    tg="negative",
+)
+
+positive = pointwise(
+    "positive",
+    IDENTITY,
+    (lambda b, t, out, x: t,),
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.positive, np.conjugate),
+    methods=("positive", "conj", "conjugate"),
+    tg="positive",
+    doc="A new array with the same values.",
+)
+
+square = composite(
+    "square",
+    np.square,
+    lambda b, x: mul(b, x, x),
+    (lambda b, t, out, x: mul(b, t, mul(b, x, 2)),),
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.square,),
+    methods=("square",),
+    inplace=True,
+    tg="square",
+    doc="Traced as mul(x, x).",
+)
+
+# ---------------------------------------------------------------------------------- division
+
+div = pointwise(
+    "div",
+    Intrinsic("div", 2, np.true_divide, "{0} / {1}", precedence=13),
+    (
+        lambda b, t, out, x, y: div(b, t, y),
+        lambda b, t, out, x, y: neg(b, mul(b, t, div(b, out, y))),
+    ),
+    domain=NONZERO,
+    traits=(Trait.CHEAP,),
+    numpy=(np.true_divide,),
+    methods=("div", "divide", "true_divide"),
+    inplace=True,
+    tg="divide",
+    doc="Floats only; integers are cast when traced.",
+)
+
+
+def _reciprocal(x: np.ndarray) -> np.ndarray:
+    if np.asarray(x).dtype.kind == "f":
+        return np.reciprocal(x)
+    # What NumPy leaves to the machine at 0 is what x86-64 gives.
+    lowest = np.iinfo(x.dtype).min if x.dtype in (np.int32, np.int64) else 0
+    one = np.where(np.abs(x) == 1, x, x.dtype.type(0))
+    return np.where(x == 0, x.dtype.type(lowest), one)
+
+
+reciprocal = pointwise(
+    "reciprocal",
+    call("reciprocal", 1, _reciprocal),
+    (lambda b, t, out, x: neg(b, mul(b, t, mul(b, out, out))),),
+    accepts=NUMBERS,
+    domain=POSITIVE,
+    traits=(Trait.CHEAP,),
+    numpy=(np.reciprocal,),
+    methods=("reciprocal",),
+    inplace=True,
+    tg="reciprocal",
+)
+
+floor_divide = pointwise(
+    "floor_divide",
+    call("floor_divide", 2, np.floor_divide),
+    FLAT * 2,
+    accepts=NUMBERS,
+    domain=NONZERO,
+    numpy=(np.floor_divide,),
+    methods=("floor_divide",),
+    inplace=True,
+    tg="floor_divide",
+)
+
+remainder = pointwise(
+    "remainder",
+    call("remainder", 2, np.remainder),
+    (
+        lambda b, t, out, x, y: t,
+        lambda b, t, out, x, y: neg(b, mul(b, t, floor(b, div(b, x, y)))),
+    ),
+    accepts=NUMBERS,
+    domain=NONZERO,
+    numpy=(np.remainder,),
+    methods=("remainder",),
+    inplace=True,
+    tg="remainder",
+    doc="Has the sign of operand 1.",
+)
+
+fmod = pointwise(
+    "fmod",
+    call("fmod", 2, np.fmod),
+    (
+        lambda b, t, out, x, y: t,
+        lambda b, t, out, x, y: neg(b, mul(b, t, trunc(b, div(b, x, y)))),
+    ),
+    accepts=NUMBERS,
+    domain=NONZERO,
+    numpy=(np.fmod,),
+    methods=("fmod",),
+    inplace=True,
+    tg="fmod",
+    doc="Has the sign of operand 0.",
+)
+
+# ------------------------------------------------------------------------------ sign, absolute
+
+absolute = pointwise(
+    "abs",
+    call("abs", 1, np.absolute),
+    (lambda b, t, out, x: mul(b, t, sign(b, x)),),
+    by_kind={
+        "f": Intrinsic("fabs", 1, np.absolute, "fabs{f}({0})"),
+        "u": IDENTITY,
+        "b": IDENTITY,
+    },
+    accepts=dtypes.ALL,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.absolute, np.fabs),
+    methods=("abs", "absolute"),
+    inplace=True,
+    tg="abs",
+    doc="The lowest integer of a type is its own absolute value.",
+)
+
+sign = pointwise(
+    "sign",
+    call("sign", 1, np.sign),
+    FLAT,
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.sign,),
+    methods=("sign", "sgn"),
+    inplace=True,
+    tg="sign",
+)
+
+heaviside = pointwise(
+    "heaviside",
+    call("heaviside", 2, np.heaviside),
+    (None, lambda b, t, out, x, at_zero: kept(b, eq(b, x, 0), t)),
+    traits=(Trait.CHEAP,),
+    numpy=(np.heaviside,),
+    methods=("heaviside",),
+    inplace=True,
+    tg="heaviside",
+)
+
+
+def _copysign_x(b: GraphBuilder, t: Operand, out: Operand, x: Operand, y: Operand) -> Operand:
+    flipped = where(b, eq(b, signbit(b, x), signbit(b, y)), t, neg(b, t))
+    return dropped(b, eq(b, x, 0), flipped)
+
+
+copysign = pointwise(
+    "copysign",
+    Intrinsic("copysign", 2, np.copysign, "copysign{f}({0}, {1})"),
+    (_copysign_x, None),
+    traits=(Trait.CHEAP,),
+    numpy=(np.copysign,),
+    methods=("copysign",),
+    inplace=True,
+    tg="copysign",
+)
+
+nextafter = pointwise(
+    "nextafter",
+    Intrinsic("nextafter", 2, np.nextafter, "nextafter{f}({0}, {1})"),
+    (lambda b, t, out, x, y: t, None),
+    numpy=(np.nextafter,),
+    methods=("nextafter",),
+    inplace=True,
+    tg="nextafter",
+    doc="Operand 0 moved by one unit in the last place; its derivative is that of operand 0.",
+)
+
+# ------------------------------------------------------------------------- number theory
+
+gcd = pointwise(
+    "gcd",
+    call("gcd", 2, np.gcd),
+    INTEGER_RESULT,
+    accepts=dtypes.INTEGERS,
+    numpy=(np.gcd,),
+    methods=("gcd",),
+    inplace=True,
+    tg="gcd",
+)
+
+lcm = pointwise(
+    "lcm",
+    call("lcm", 2, np.lcm),
+    INTEGER_RESULT,
+    accepts=dtypes.INTEGERS,
+    numpy=(np.lcm,),
+    methods=("lcm",),
+    inplace=True,
+    tg="lcm",
+)

@@ -44,13 +44,15 @@ class SlicesAttrs(Attrs):
 
 def flat_positions(view: View, shape: Sequence[int]) -> np.ndarray:
     """Row-major positions in a base of `shape` that the view's elements read."""
-    positions = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
-    at: Shape = tuple(shape)
+    size = int(np.prod(shape, dtype=np.int64))
+    return apply_view(view, np.arange(size, dtype=np.int64).reshape(shape))
+
+
+def apply_view(view: View, x: np.ndarray) -> np.ndarray:
+    """The view of an array: shares its memory wherever NumPy can express that."""
     for step in view.steps:
-        after = step.shape(at)
-        positions = _apply(step, positions).reshape(after)
-        at = after
-    return positions
+        x = _apply(step, x)
+    return x
 
 
 def _apply(step: Step, x: np.ndarray) -> np.ndarray:
@@ -154,7 +156,7 @@ as_strided = declare(
     name="as_strided", attrs=ViewAttrs, infer=_infer_view,
     reference=lambda a, x: x.reshape(-1)[flat_positions(a.view, x.shape)],
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
-    lowering=Point(_at_view), traits=frozenset({Trait.VIEW, Trait.CHEAP}),
+    lowering=Point(_at_view, same_index=False), traits=frozenset({Trait.VIEW, Trait.CHEAP}),
     samples=lambda rng: [Sample((x,), ViewAttrs(v)) for x, v in _view_samples(rng)],
     doc="Elements of operand 0 that the view reads, as a new value.")
 
@@ -202,22 +204,31 @@ copy_slices = declare(
     name="copy_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_copy_reference,
     derivative=Linear(lambda b, a, ct, xs: (
         copy_slices(b, ct, 0, view=a.view, shape=a.shape), as_view(b, ct, *a.view.steps))),
-    lowering=Nest(_emit_copy), traits=frozenset({Trait.UPDATES_FIRST}),
+    lowering=Nest(_emit_copy), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
     samples=lambda rng: _slices_samples(rng, injective=True),
     doc="Operand 0 with the part that the view reads replaced by operand 1.")
 
 add_slices = declare(
     name="add_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_add_reference,
     derivative=Linear(lambda b, a, ct, xs: (ct, as_view(b, ct, *a.view.steps))),
-    lowering=Nest(_emit_add), traits=frozenset({Trait.UPDATES_FIRST}),
+    lowering=Nest(_emit_add), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
     samples=lambda rng: _slices_samples(rng, injective=False),
     doc="Operand 0 with operand 1 added at the elements that the view reads.")
 
 
 # ------------------------------------------------------------------ handles (traced stage)
 
+@dataclass(frozen=True, slots=True)
+class HandleAttrs(ViewAttrs):
+    """`origin` names the call that made the view; `output` is its number among the several
+    views of a multi-output call, -1 for the single result of an ordinary one."""
+
+    origin: str = "view"
+    output: int = -1
+
+
 view = declare(
-    name="view", attrs=ViewAttrs, infer=_infer_view,
+    name="view", attrs=HandleAttrs, infer=_infer_view,
     reference=lambda a, x: x.reshape(-1)[flat_positions(a.view, x.shape)],
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
     lowering=Special("an alias; functionalisation makes it as_strided"),
@@ -233,6 +244,13 @@ detach = declare(
 
 
 # ------------------------------------------------------------------------------------ grafts
+
+copy = declare(
+    name="copy", infer=lambda a, x: x, reference=lambda a, x: np.array(x, order="C"),
+    derivative=Linear(lambda b, a, ct, xs: (ct,)),
+    lowering=Point(lambda lb, a, out, index, x: x(index)), traits=frozenset({Trait.CHEAP}),
+    samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
+    doc="The elements of operand 0 in a storage of their own; with a target, assignment.")
 
 stop_gradient = declare(
     name="stop_gradient", infer=lambda a, x: x, reference=lambda a, x: x,

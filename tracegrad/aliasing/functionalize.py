@@ -1,0 +1,198 @@
+"""Traced graph -> functional graph: views become reads, writes become new bases.
+
+One forward walk (views specification, section 20).  Each storage has a current *primal* (its
+contents) and, for each gradient family over it, a *path*: the value that cotangents of reads go
+to.  Usually they are one value.  They part where a write is hidden from a family (under
+``no_grad``, or through a ``detach``), and reads then give ``graft(primal, path)``.
+
+    read  of handle v        ->  as_strided(primal, view of v)
+    write of n through v     ->  primal' = copy_slices(primal, n, view of v)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracegrad.graph.builder import GraphBuilder
+from tracegrad.graph.ir import (
+    AliasReport, Graph, Node, Operand, OutputAlias, Stage, Value, WriteBack,
+)
+from tracegrad.graph.op import NoGradient
+from tracegrad.graph.storage import View
+from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
+from tracegrad.views import family, legality
+from tracegrad.views.family import Alias, CreationKind, Family, Storage
+
+
+@dataclass(slots=True, eq=False)
+class Contents:
+    """The current values of one storage: `paths[f] is primal` while family f sees every write;
+    a missing path means that no gradient flows."""
+
+    primal: Value
+    paths: dict[Family, Value] = field(default_factory=dict)
+
+
+def functionalize(graph: Graph, *, exact_views: bool = False) -> Graph:
+    """The functional graph of a traced one; its `alias` report says what the caller must do.
+
+    Outputs of the result are the traced outputs, then the final contents of written inputs.
+    Raises `ViewMutationError` where PyTorch's rules forbid a write or a use.
+    """
+    return _Functionalizer(graph, exact_views).run()
+
+
+class _Functionalizer:
+    def __init__(self, graph: Graph, exact_views: bool) -> None:
+        self.graph = graph
+        self.exact = exact_views
+        self.b = GraphBuilder(graph.name, Stage.FUNCTIONAL)
+        self.aliases: dict[Value, Alias] = {}
+        self.contents: dict[Storage, Contents] = {}
+        self._reads: dict[tuple[Value, View], Value] = {}
+
+    def run(self) -> Graph:
+        roots: dict[Storage, int] = {}
+        tracked = self.graph.tracked or (False,) * len(self.graph.inputs)
+        for k, (v, t) in enumerate(zip(self.graph.inputs, tracked, strict=True)):
+            value = self.b.input(v.type, v.hint, tracked=t, loc=v.loc)
+            roots[self._fresh(v, value, t).storage] = k
+        for node in self.graph.nodes:
+            with self.b.at(node.loc):
+                self._visit(node)
+        outputs: list[Operand] = []
+        aliases: list[OutputAlias] = []
+        for k, out in enumerate(self.graph.outputs):
+            outputs.append(self._value(out))
+            alias = self.aliases.get(out) if isinstance(out, Value) else None
+            if alias is not None and alias.storage in roots:
+                aliases.append(OutputAlias(k, roots[alias.storage], alias.view))
+        results = len(outputs)
+        write_backs = []
+        for storage, k in roots.items():
+            if storage.written:
+                write_backs.append(WriteBack(k, len(outputs)))
+                outputs.append(self.contents[storage].primal)
+        report = AliasReport(results, tuple(write_backs), tuple(aliases))
+        return self.b.finish(outputs, report)
+
+    # -- nodes
+
+    def _visit(self, node: Node) -> None:
+        if node.op is detach:
+            source = self.aliases[_only(node)]
+            self.aliases[node.result] = family.detached(source, node.loc)
+            return
+        if isinstance(node.attrs, HandleAttrs):
+            self._view(node, node.attrs)
+            return
+        tracked = self._check_operands(node)
+        if node.target is not None:
+            self._write(node, node.target, tracked)
+            return
+        values = self._emit(node)
+        for result, value in zip(node.results, values, strict=True):
+            if not node.grad and value.dtype.is_inexact:
+                value = stop_gradient(self.b, value)
+            self._fresh(result, value, tracked and value.dtype.is_inexact)
+
+    def _view(self, node: Node, attrs: HandleAttrs) -> None:
+        parent = self.aliases[_only(node)]
+        if node.grad:
+            legality.check_use(parent, True, node.loc, self.exact)
+        self.aliases[node.result] = family.view_of(
+            parent, attrs.view.steps, grad=node.grad, multi_output=attrs.output >= 0,
+            op_name=attrs.origin, output_nr=max(attrs.output, 0), loc=node.loc)
+
+    def _write(self, node: Node, target: Value, tracked: bool) -> None:
+        alias = self.aliases[target]
+        tracked = node.grad and (tracked or alias.requires_grad)
+        legality.check_write(alias, tracked, node.grad, node.loc, self.exact)
+        (new,) = self._emit(node)
+        contents = self.contents[alias.storage]
+        old = contents.primal
+        path = contents.paths.get(alias.family)
+        if not node.grad:
+            # Hidden: every family keeps its path to the old contents.
+            contents.primal = self._put(old, new, alias.view)
+            if contents.primal is new and new.dtype.is_inexact:
+                # A value of its own, so that no family's path is the hidden one.
+                contents.primal = stop_gradient(self.b, new)
+        elif path is old:
+            contents.primal = contents.paths[alias.family] = self._put(old, new, alias.view)
+        elif path is None:
+            base = stop_gradient(self.b, old) if old.dtype.is_inexact else old
+            contents.primal = contents.paths[alias.family] = self._put(base, new, alias.view)
+        else:
+            contents.primal = self._put(old, new, alias.view)
+            contents.paths[alias.family] = self._put(path, new, alias.view)
+        self._reads[contents.primal, alias.view] = new
+        family.record_write(alias, tracked and alias.storage.dtype.is_inexact)
+
+    def _put(self, base: Value, new: Value, view: View) -> Value:
+        if not view:
+            return new
+        return copy_slices(  # type: ignore[no-any-return]
+            self.b, base, new, view=view, shape=base.type.shape)
+
+    def _emit(self, node: Node) -> tuple[Value, ...]:
+        operands = [self._value(x) for x in node.operands]
+        regions = tuple(functionalize(r, exact_views=self.exact) if r.stage is Stage.TRACED
+                        else r for r in node.regions)
+        hint = node.results[0].hint if node.results else (
+            node.target.hint if node.target is not None else "")
+        out = self.b.emit(node.op, operands, node.attrs, hint=hint, regions=regions)
+        return out if isinstance(out, tuple) else (out,)
+
+    def _check_operands(self, node: Node) -> bool:
+        """Legality of the reads; whether the result requires a gradient."""
+        if not node.grad or isinstance(node.op.derivative, NoGradient):
+            return False
+        tracked = False
+        for x in node.operands:
+            if isinstance(x, Value):
+                alias = self.aliases[x]
+                if x is not node.target:
+                    legality.check_use(alias, True, node.loc, self.exact)
+                tracked |= alias.requires_grad
+        return tracked
+
+    # -- values
+
+    def _fresh(self, handle: Value, value: Value, tracked: bool) -> Alias:
+        alias = family.fresh(value.type.shape, value.dtype, tracked, handle.loc)
+        self.aliases[handle] = alias
+        self.contents[alias.storage] = Contents(value, {alias.family: value})
+        return alias
+
+    def _value(self, x: Operand) -> Operand:
+        """The functional value that reading `x` now gives."""
+        if not isinstance(x, Value):
+            return x
+        alias = self.aliases[x]
+        contents = self.contents[alias.storage]
+        primal = self._read(contents.primal, alias.view, x.hint)
+        if not primal.dtype.is_inexact:
+            return primal
+        path = contents.paths.get(alias.family)
+        if path is None or alias.kind in (CreationKind.NO_GRAD, CreationKind.INFERENCE):
+            return stop_gradient(self.b, primal)  # type: ignore[no-any-return]
+        if path is contents.primal:
+            return primal
+        return graft(self.b, primal, self._read(path, alias.view, x.hint))  # type: ignore[no-any-return]
+
+    def _read(self, base: Value, view: View, hint: str) -> Value:
+        if not view:
+            return base
+        found = self._reads.get((base, view))
+        if found is None:
+            made = as_view(self.b, base, *view.steps)
+            assert isinstance(made, Value)
+            found = self._reads[base, view] = made
+        return found
+
+
+def _only(node: Node) -> Value:
+    (x,) = node.operands
+    assert isinstance(x, Value)
+    return x

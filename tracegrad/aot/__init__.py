@@ -1,0 +1,1 @@
+"""Compiled functions as C source that needs neither Python nor tracegrad."""

@@ -1,0 +1,164 @@
+"""Symbolic reverse mode: a functional graph and its cotangents as one joint graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracegrad.autodiff.activity import active_values
+from tracegrad.graph.builder import GraphBuilder
+from tracegrad.graph.ir import AliasReport, Graph, Literal, Node, Operand, Stage, Value
+from tracegrad.graph.op import Linear, NoGradient, Partials, Rules
+from tracegrad.ops.arithmetic import add
+from tracegrad.ops.create import full
+from tracegrad.ops.views import SlicesAttrs, add_slices
+
+
+def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None] | None = None,
+              name: str | None = None, keep_outputs: bool = True) -> Graph:
+    """The joint graph: outputs of `graph`, then one cotangent for each input numbered `wrt`.
+
+    With `seeds`, output k has the constant cotangent ``seeds[k]`` (None: zero).  Without, one
+    input is appended for each inexact output, in order: its cotangent, of the output's type.
+    Write-back outputs of `graph` never have a cotangent; the alias report is kept.
+    """
+    report = graph.alias or AliasReport(len(graph.outputs))
+    b = GraphBuilder(name or f"{graph.name}.vjp", Stage.FUNCTIONAL)
+    env: dict[Value, Operand] = {}
+    tracked = graph.tracked or (False,) * len(graph.inputs)
+    for x, t in zip(graph.inputs, tracked, strict=True):
+        env[x] = b.input(x.type, x.hint, tracked=t, loc=x.loc)
+    for node in graph.nodes:
+        _replay(b, node, env)
+    forward = list(b.nodes)
+    outputs = [_look(env, x) for x in graph.outputs]
+    cotangents: list[Operand | None] = []
+    for k, out in enumerate(outputs):
+        ct: Operand | None = None
+        if isinstance(out, Value) and out.dtype.is_inexact and k < report.results:
+            if seeds is None:
+                ct = b.input(out.type, f"ct{k}")
+            elif seeds[k] is not None:
+                ct = Literal(seeds[k] or 0.0, out.dtype)
+        elif seeds is None and k < report.results and out.type.dtype.is_inexact:
+            b.input(out.type, f"ct{k}")
+        cotangents.append(ct)
+    shadow = Graph(b.name, b.stage, tuple(b.inputs), tuple(forward), tuple(outputs))
+    reverse = _Reverse(b, active_values(shadow, wrt))
+    for out, ct in zip(outputs, cotangents, strict=True):
+        if ct is not None and isinstance(out, Value):
+            reverse.contribute(out, ct)
+    for node in reversed(forward):
+        reverse.visit(node)
+    grads = [reverse.total_of_input(b.inputs[k]) for k in wrt]
+    if not keep_outputs:
+        return b.finish(grads, AliasReport(len(grads)))
+    results = outputs[:report.results] + grads + outputs[report.results:]
+    return b.finish(results, report_with(report, len(grads)))
+
+
+def report_with(report: AliasReport, extra: int) -> AliasReport:
+    """`report` after `extra` results were inserted behind the old ones."""
+    from dataclasses import replace
+
+    from tracegrad.graph.ir import WriteBack
+
+    return replace(report, results=report.results + extra, write_backs=tuple(
+        WriteBack(w.input, w.output + extra) for w in report.write_backs))
+
+
+def _look(env: dict[Value, Operand], x: Operand) -> Operand:
+    return env[x] if isinstance(x, Value) else x
+
+
+def _replay(b: GraphBuilder, node: Node, env: dict[Value, Operand]) -> None:
+    """A copy of `node` in `b`."""
+    with b.at(node.loc):
+        out = b.emit(node.op, [_look(env, x) for x in node.operands], node.attrs,
+                     hint=node.results[0].hint, regions=node.regions)
+    for old, new in zip(node.results, out if isinstance(out, tuple) else (out,), strict=True):
+        env[old] = new
+
+
+class _Reverse:
+    """Collects cotangents; a value's contributions are summed when its producer is reached."""
+
+    def __init__(self, b: GraphBuilder, active: set[Value]) -> None:
+        self.b = b
+        self.active = active
+        self.pending: dict[Value, list[Operand]] = {}
+        self._made: dict[Value, Node] = {}
+        self._seen = len(b.nodes)
+
+    def contribute(self, x: Value, ct: Operand) -> None:
+        self.pending.setdefault(x, []).append(ct)
+
+    def visit(self, node: Node) -> None:
+        """Send the cotangents of a node's results to its operands."""
+        if isinstance(node.op.derivative, NoGradient):
+            return
+        if not any(r in self.pending for r in node.results):
+            return
+        wanted = [isinstance(x, Value) and x in self.active for x in node.operands]
+        with self.b.at(node.loc):
+            cts = [self._total(r) for r in node.results]
+            if not any(wanted) or all(ct is None for ct in cts):
+                return
+            for x, keep, ct in zip(node.operands, wanted, self._apply(node, cts, wanted),
+                                   strict=True):
+                if keep and ct is not None:
+                    assert isinstance(x, Value)
+                    self.contribute(x, ct)
+
+    def _apply(self, node: Node, cts: list[Operand | None], wanted: list[bool]
+               ) -> Sequence[Operand | None]:
+        b, xs, d = self.b, node.operands, node.op.derivative
+        if isinstance(d, Partials):
+            return [partial(b, cts[0], node.result, *xs) if keep and partial is not None else None
+                    for partial, keep in zip(d.of, wanted, strict=True)]
+        if isinstance(d, Linear):
+            return d.transpose(b, node.attrs, cts[0], xs)
+        assert isinstance(d, Rules)
+        whole = tuple(None if ct is None else self._dense(ct, r)
+                      for ct, r in zip(cts, node.results, strict=True))
+        return d.vjp(b, node.attrs, whole, node.results, xs)
+
+    def _total(self, x: Value) -> Operand | None:
+        """The sum of all contributions to `x`: dense ones first, then regions added onto it."""
+        parts = self.pending.pop(x, None)
+        if not parts:
+            return None
+        for node in self.b.nodes[self._seen:]:
+            for r in node.results:
+                self._made[r] = node
+        self._seen = len(self.b.nodes)
+        regions = [p for p in parts if self._is_region(p)]
+        dense = [p for p in parts if not self._is_region(p)]
+        total: Operand | None = None
+        for p in dense:
+            total = p if total is None else add(self.b, total, p)
+        for p in regions:
+            if total is None:
+                total = p
+                continue
+            node = self._made[p]  # type: ignore[index]
+            attrs = node.attrs
+            assert isinstance(attrs, SlicesAttrs)
+            total = add_slices(self.b, total, node.operands[1], view=attrs.view,
+                               shape=attrs.shape)
+        return total
+
+    def _is_region(self, p: Operand) -> bool:
+        """Whether `p` is a part put into zeros, which is cheaper added in place."""
+        node = self._made.get(p) if isinstance(p, Value) else None
+        return (node is not None and node.op is add_slices
+                and isinstance(node.operands[0], Literal) and node.operands[0].value == 0)
+
+    def total_of_input(self, x: Value) -> Operand:
+        return self._dense(self._total(x) or Literal(0, x.dtype), x)
+
+    def _dense(self, ct: Operand, like: Value) -> Value:
+        """`ct` as a tensor of the type of `like` (a literal stands for a constant tensor)."""
+        if isinstance(ct, Value):
+            assert ct.type == like.type, f"cotangent {ct.type} of a value {like.type}"
+            return ct
+        return full(self.b, shape=like.type.shape, value=ct)  # type: ignore[no-any-return]

@@ -1,0 +1,89 @@
+"""Reads the text form of whole programs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import numpy as np
+
+from tracegrad.dims import Dim
+from tracegrad.dtypes import DType
+from tracegrad.loops.ir import Intrinsic, Kernel
+from tracegrad.loops.parse import KernelReader
+from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
+
+
+def parse_program(text: str, intrinsics: Mapping[str, Intrinsic]) -> Program:
+    """The program that `print_program` printed.  Raises ParseError."""
+    reader = _ProgramReader(text, intrinsics)
+    program = reader.program()
+    reader.end()
+    return program
+
+
+class _ProgramReader(KernelReader):
+    def program(self) -> Program:
+        self.expect("program")
+        self.expect("@")
+        name = self.name()
+        self.expect("arena")
+        arena = self.integer()
+        self.expect("{")
+        buffers: list[Buffer] = []
+        checks: list[CheckSite] = []
+        kernels: dict[str, Kernel] = {}
+        steps: list[Launch] = []
+        while not self.skip("}"):
+            if self.skip("buffer"):
+                buffers.append(self.buffer())
+            elif self.skip("check"):
+                checks.append(CheckSite(self.string(), self.loc()))
+            elif self.skip("launch"):
+                steps.append(self.launch(kernels))
+            else:
+                kernel = self.kernel()
+                kernels[kernel.name] = kernel
+        return Program(name, tuple(buffers), tuple(steps), arena, tuple(checks))
+
+    def buffer(self) -> Buffer:
+        name = self.local()
+        self.expect(":")
+        dtype = self.dtype()
+        size = self.bracketed()
+        place = Place(self.name())
+        index = self.integer()
+        offset = self.integer() if self.skip("offset") else 0
+        written = self.skip("written")
+        self.expect("shape")
+        self.expect("(")
+        shape: list[Dim] = []
+        while not self.skip(")"):
+            if shape:
+                self.expect(",")
+            shape.append(self.dim(",)"))
+        hint = self.string() if self.skip("hint") else ""
+        data = self.data(dtype) if self.skip("data") else None
+        return Buffer(name, dtype, size, place, index, offset, written, data, tuple(shape), hint)
+
+    def data(self, dtype: DType) -> np.ndarray:
+        if self.match(r'(?=")'):
+            return np.frombuffer(bytes.fromhex(self.string()), dtype.np)
+        text = self.take(r"\[[^\]]*\]", "numbers in brackets")
+        if dtype.is_float:
+            return np.array([float(v) for v in text[1:-1].split(",") if v.strip()], dtype.np)
+        return np.array(ast.literal_eval(text), dtype.np)
+
+    def launch(self, kernels: Mapping[str, Kernel]) -> Launch:
+        self.expect("@")
+        name = self.name()
+        if name not in kernels:
+            raise self.fail(f"no kernel @{name} above")
+        self.expect("(")
+        args: list[str] = []
+        while not self.skip(")"):
+            if args:
+                self.expect(",")
+            args.append(self.local())
+        base = self.integer() if self.skip("checks") else 0
+        return Launch(kernels[name], tuple(args), base, self.loc())

@@ -1,0 +1,223 @@
+"""Loop IR as text.  `print_kernel`, `print_program`; `parse_kernel`, `parse_program` read it back.
+
+    kernel @k(in %x: f64[12], out %r: f64[4]) {
+      for i0 in 4, parallel {
+        reduce over r in 3 {
+          let %y: f64 = mul(load %x[3*i0 + r], 2.0)
+        } yield %acc: f64 = add from 0.0 of %y
+        store %r[i0] = %acc loc("demo.py":7:12)
+      }
+    }
+
+Scalars and buffers have a ``%``, integers inside index expressions do not.  Constants other than
+f64, i64 and bool carry their dtype (``2.0:f32``), calls do when it is not that of the first
+argument.  A `Let` that is used as an index shows its range: ``let %j: i64 [0..3] = ..``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tracegrad.dims import Dim, Symbol, format_dim, symbols
+from tracegrad.dtypes import BOOL, F64, I64
+from tracegrad.loops.ir import (
+    Alloc,
+    Apply,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    For,
+    Gemm,
+    If,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Operand,
+    Reduce,
+    Select,
+    Stmt,
+    Store,
+    Update,
+    Var,
+)
+from tracegrad.loops.parse import parse_kernel
+from tracegrad.loops.parse_program import parse_program
+from tracegrad.loops.program import Buffer, Launch, Program
+from tracegrad.loops.transform import default_range, indices
+from tracegrad.source import SourceLoc
+
+RESERVED = ("select", "load", "index", "cast")
+SHORT_DATA = 32
+
+
+def print_kernel(kernel: Kernel, *, locs: bool = True) -> str:
+    """The text of a kernel, ending in a newline; `locs` adds the places in the user's source."""
+    return "\n".join(_Printer(kernel, locs).lines()) + "\n"
+
+
+def print_expr(e: Expr) -> str:
+    match e:
+        case Const():
+            return _const(e)
+        case Var(name):
+            return f"%{name}"
+        case Index(dim):
+            return f"index({format_dim(dim)})"
+        case Load(buffer, index):
+            return f"load %{buffer}[{format_dim(index)}]"
+        case Select(cond, then, other):
+            return f"select({print_expr(cond)}, {print_expr(then)}, {print_expr(other)})"
+        case Cast(value, dtype):
+            return f"cast({print_expr(value)}):{dtype}"
+        case Apply(fn, args, dtype):
+            name = f"@{fn.name}" if fn.name in RESERVED else fn.name
+            suffix = "" if args and args[0].dtype is dtype else f":{dtype}"
+            return f"{name}({', '.join(map(print_expr, args))}){suffix}"
+    raise TypeError(f"not an expression: {e!r}")
+
+
+def _const(c: Const) -> str:
+    value = c.value
+    text = ("true" if value else "false") if isinstance(value, bool) else repr(value)
+    plain = ((isinstance(value, bool) and c.dtype is BOOL)
+             or (isinstance(value, float) and c.dtype is F64)
+             or (type(value) is int and c.dtype is I64))
+    return text if plain else f"{text}:{c.dtype}"
+
+
+def print_loc(loc: SourceLoc) -> str:
+    return f"loc({json.dumps(loc.file)}:{loc.line}:{loc.col + 1})"
+
+
+def _range(s: Symbol) -> str:
+    lo = "" if s.lo is None else s.lo
+    hi = "" if s.hi is None else s.hi
+    return f" [{lo}..{hi}]"
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, locs: bool) -> None:
+        self.kernel = kernel
+        self.locs = locs
+        self.ranges = {s.name: s for d in indices(kernel.body) for s in symbols(d)}
+
+    def lines(self) -> Iterator[str]:
+        k = self.kernel
+        params = ", ".join(f"{p.access.value} %{p.name}: {p.dtype}[{format_dim(p.size)}]"
+                           for p in k.params)
+        yield f"kernel @{k.name}({params}){self.at(k)} {{"
+        yield from self.block(k.body)
+        yield "}"
+
+    def at(self, node: Stmt | Kernel) -> str:
+        return f" {print_loc(node.loc)}" if self.locs and node.loc else ""
+
+    def block(self, body: Iterable[Stmt]) -> Iterator[str]:
+        for stmt in body:
+            for line in self.stmt(stmt):
+                yield "  " + line
+
+    def loop(self, var: Symbol, extent: Dim) -> str:
+        shown = "" if var == default_range(var.name, extent) else _range(var)
+        return f"{var.name}{shown} in {format_dim(extent)}"
+
+    def stmt(self, s: Stmt) -> Iterator[str]:
+        at = self.at(s)
+        match s:
+            case Let(name, value):
+                shown = _range(self.ranges[name]) if name in self.ranges else ""
+                yield f"let %{name}: {value.dtype}{shown} = {print_expr(value)}{at}"
+            case Store(buffer, index, value):
+                yield f"store %{buffer}[{format_dim(index)}] = {print_expr(value)}{at}"
+            case Update(buffer, index, combine, value):
+                yield (f"update %{buffer}[{format_dim(index)}] {combine.value} "
+                       f"{print_expr(value)}{at}")
+            case Alloc(name, dtype, size):
+                yield f"alloc %{name}: {dtype}[{format_dim(size)}]{at}"
+            case Check(cond, code, value):
+                yield f"check {print_expr(cond)} else {code} with {print_expr(value)}{at}"
+            case Gemm():
+                yield self.gemm(s) + at
+            case For(var, extent, tag, body):
+                yield f"for {self.loop(var, extent)}, {tag.value}{at} {{"
+                yield from self.block(body)
+                yield "}"
+            case If(cond, then, other):
+                yield f"if {print_expr(cond)}{at} {{"
+                yield from self.block(then)
+                if other:
+                    yield "} else {"
+                    yield from self.block(other)
+                yield "}"
+            case Reduce(accs, loops, body):
+                over = ", ".join(self.loop(v, n) for v, n in loops)
+                yield f"reduce over {over}{' ' if over else ''}{{"
+                yield from self.block(body)
+                yields = ", ".join(
+                    f"%{a.name}: {a.dtype} = {a.combine.value} from {print_expr(a.init)} of "
+                    f"{print_expr(a.value)}" for a in accs)
+                yield f"}} yield {yields}{at}"
+
+    def gemm(self, s: Gemm) -> str:
+        sizes = ", ".join(map(format_dim, (s.m, s.n, s.k)))
+        sign = "+=" if s.accumulate else "="
+        return (f"gemm {s.dtype} ({sizes}) {_operand(s.c)} {sign} {_operand(s.a)} @ "
+                f"{_operand(s.b)}")
+
+
+def _operand(op: Operand) -> str:
+    place = "; ".join(map(format_dim, (op.offset, op.row, op.col)))
+    return f"%{op.buffer}[{place}]"
+
+
+# ---------------------------------------------------------------------------------- programs
+
+
+def print_program(program: Program, *, locs: bool = True) -> str:
+    """The text of a program with its kernels, ending in a newline."""
+    lines = [f"program @{program.name} arena {program.arena_nbytes} {{"]
+    lines += ["  " + _buffer(b) for b in program.buffers]
+    for check in program.checks:
+        at = f" {print_loc(check.loc)}" if locs and check.loc else ""
+        lines.append(f"  check {json.dumps(check.message)}{at}")
+    for kernel in program.kernels():
+        lines += ["  " + line for line in _Printer(kernel, locs).lines()]
+    lines += ["  " + _launch(step, locs) for step in program.steps]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _buffer(b: Buffer) -> str:
+    words = [f"buffer %{b.name}: {b.dtype}[{format_dim(b.size)}] {b.place.value} {b.index}"]
+    if b.offset:
+        words.append(f"offset {b.offset}")
+    if b.written:
+        words.append("written")
+    words.append(f"shape ({', '.join(map(format_dim, b.shape))})")
+    if b.hint:
+        words.append(f"hint {json.dumps(b.hint)}")
+    if b.data is not None:
+        words.append(f"data {_data(b.data)}")
+    return " ".join(words)
+
+
+def _data(data: np.ndarray) -> str:
+    """Short arrays as numbers, long ones as the hexadecimal digits of their bytes."""
+    if data.size <= SHORT_DATA:
+        return f"[{', '.join(repr(v) for v in data.reshape(-1).tolist())}]"
+    return json.dumps(np.ascontiguousarray(data).tobytes().hex())
+
+
+def _launch(step: Launch, locs: bool) -> str:
+    args = ", ".join(f"%{a}" for a in step.args)
+    base = f" checks {step.check_base}" if step.check_base else ""
+    at = f" {print_loc(step.loc)}" if locs and step.loc else ""
+    return f"launch @{step.kernel.name}({args}){base}{at}"
+
+
+__all__ = ["parse_kernel", "parse_program", "print_expr", "print_kernel", "print_loc",
+           "print_program"]

@@ -1,0 +1,116 @@
+"""Comparisons, logic and classification: results are bool, there is no derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad import dtypes
+from tracegrad.dtypes import BOOL
+from tracegrad.graph.op import OpDef, Trait
+from tracegrad.loops.ir import Intrinsic
+from tracegrad.ops.pointwise import INTEGER_RESULT, pointwise
+
+
+def _comparison(
+    name: str,
+    numpy: Callable[..., Any],
+    symbol: str,
+    methods: tuple[str, ...],
+    traits: tuple[Trait, ...] = (),
+) -> OpDef:
+    precedence = 9 if symbol in ("==", "!=") else 10
+    return pointwise(
+        name,
+        Intrinsic(name, 2, numpy, f"{{0}} {symbol} {{1}}", precedence=precedence),
+        INTEGER_RESULT,
+        accepts=dtypes.ALL,
+        result=BOOL,
+        traits=(Trait.CHEAP, *traits),
+        numpy=(numpy,),
+        methods=methods,
+        tg=numpy.__name__,
+    )
+
+
+eq = _comparison("eq", np.equal, "==", ("eq",), (Trait.COMMUTATIVE,))
+ne = _comparison("ne", np.not_equal, "!=", ("ne", "not_equal"), (Trait.COMMUTATIVE,))
+lt = _comparison("lt", np.less, "<", ("lt", "less"))
+le = _comparison("le", np.less_equal, "<=", ("le", "less_equal"))
+gt = _comparison("gt", np.greater, ">", ("gt", "greater"))
+ge = _comparison("ge", np.greater_equal, ">=", ("ge", "greater_equal"))
+
+# The bitwise spelling on 0/1 bytes vectorises; && and || are branches.
+AND = Intrinsic("bool_and", 2, np.logical_and, "{0} & {1}", precedence=8)
+OR = Intrinsic("bool_or", 2, np.logical_or, "{0} | {1}", precedence=6)
+XOR = Intrinsic("bool_xor", 2, np.logical_xor, "{0} ^ {1}", precedence=7)
+
+
+def _truth(name: str, numpy: Callable[..., Any], on_bool: Intrinsic, symbol: str) -> OpDef:
+    text = f"(({{0}} != 0) {symbol} ({{1}} != 0))"
+    return pointwise(
+        name,
+        Intrinsic(name, 2, numpy, text.replace("{0}", "({0})").replace("{1}", "({1})")),
+        INTEGER_RESULT,
+        by_kind={"b": on_bool},
+        accepts=dtypes.ALL,
+        result=BOOL,
+        traits=(Trait.CHEAP, Trait.COMMUTATIVE),
+        numpy=(numpy,),
+        methods=(name,),
+        inplace=True,
+        tg=name,
+    )
+
+
+logical_and = _truth("logical_and", np.logical_and, AND, "&")
+logical_or = _truth("logical_or", np.logical_or, OR, "|")
+logical_xor = _truth("logical_xor", np.logical_xor, XOR, "^")
+
+NOT = Intrinsic("logical_not", 1, np.logical_not, "!{0}", precedence=14)
+logical_not = pointwise(
+    "logical_not",
+    NOT,
+    INTEGER_RESULT,
+    accepts=dtypes.ALL,
+    result=BOOL,
+    traits=(Trait.CHEAP,),
+    numpy=(np.logical_not,),
+    methods=("logical_not",),
+    inplace=True,
+    tg="logical_not",
+)
+
+
+def _classify(name: str, numpy: Callable[..., Any]) -> OpDef:
+    helper = f"tg_{name}_{{t}}"
+    return pointwise(
+        name,
+        Intrinsic(name, 1, numpy, helper + "({0})", helpers=(helper,)),
+        INTEGER_RESULT,
+        accepts=dtypes.ALL,
+        result=BOOL,
+        traits=(Trait.CHEAP,),
+        numpy=(numpy,),
+        methods=(name,),
+        tg=name,
+    )
+
+
+isnan = _classify("isnan", np.isnan)
+isinf = _classify("isinf", np.isinf)
+isfinite = _classify("isfinite", np.isfinite)
+
+signbit = pointwise(
+    "signbit",
+    Intrinsic("signbit", 1, np.signbit, "tg_signbit_{t}({0})", helpers=("tg_signbit_{t}",)),
+    INTEGER_RESULT,
+    result=BOOL,
+    traits=(Trait.CHEAP,),
+    numpy=(np.signbit,),
+    methods=("signbit",),
+    tg="signbit",
+    doc="Whether the sign bit is set, of zeros and NaN too.",
+)

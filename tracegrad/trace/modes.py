@@ -1,0 +1,87 @@
+"""Gradient mode and the stack of open traces, both per thread."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracegrad.trace.tracer import Trace
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.grad = True
+        self.traces: list[Trace] = []
+        self.disabled = 0
+
+
+STATE = _State()
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded for differentiation in this thread."""
+    return STATE.grad
+
+
+class set_grad_enabled(ContextDecorator):
+    """``with tg.set_grad_enabled(mode):`` or a decorator: switch recording on or off.
+
+    Called as a plain function, PyTorch's class switches at once; so does this one, and `with`
+    or `close` restores.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = bool(mode)
+        self._before = [STATE.grad]
+        STATE.grad = self._mode
+
+    def __enter__(self) -> set_grad_enabled:
+        STATE.grad = self._mode
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        STATE.grad = self._before[-1]
+
+    def __call__(self, func):  # type: ignore[no-untyped-def]
+        STATE.grad = self._before[-1]
+        return _Mode(self._mode)(func)
+
+
+class _Mode(ContextDecorator):
+    """Gradient recording set to `mode` inside a block or a decorated function."""
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+        self._before: list[bool] = []
+
+    def _recreate_cm(self) -> _Mode:
+        return _Mode(self._mode)
+
+    def __enter__(self) -> _Mode:
+        self._before.append(STATE.grad)
+        STATE.grad = self._mode
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        STATE.grad = self._before.pop()
+
+
+class no_grad(_Mode):
+    """``with tg.no_grad():`` or ``@tg.no_grad()``: operations inside have no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(False)
+
+
+class enable_grad(_Mode):
+    """``with tg.enable_grad():``: gradients on again inside a `no_grad` block."""
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+def current_trace() -> Trace | None:
+    """The innermost open trace of this thread."""
+    return STATE.traces[-1] if STATE.traces else None

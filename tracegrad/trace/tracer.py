@@ -1,0 +1,465 @@
+"""`Trace` records user code as a traced graph; `Tracer` stands for one array in it.
+
+A tracer is a handle: an `Alias` (which storage, which view, made how) plus NumPy's memory layout,
+which only decides whether a reshape is a view or a copy.  A storage made from constants alone
+stays *concrete*: a real ndarray is kept beside it, and it enters the graph when it meets a
+traced value or is written with one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracegrad import dtypes, source
+from tracegrad.dtypes import DType
+from tracegrad.errors import GradientWarning, LeakedTracerError, ViewMutationError
+from tracegrad.graph.builder import GraphBuilder
+from tracegrad.graph.evaluate import evaluate
+from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
+from tracegrad.graph.op import Attrs, Decompose, NoGradient, OpDef
+from tracegrad.graph.storage import Geometry, Step, Strided, View, advance, dense_strides
+from tracegrad.ops.create import ConstantData, constant, full
+from tracegrad.ops.views import HandleAttrs, apply_view, as_strided, copy, detach, view
+from tracegrad.trace.modes import STATE
+from tracegrad.types import TensorType
+from tracegrad.views import family, legality
+from tracegrad.views.family import Alias, CreationKind, Storage
+
+
+@dataclass(slots=True, eq=False)
+class Memory(Storage):
+    """A storage of a trace: `base` is its handle in the graph, `array` its concrete contents.
+
+    Exactly one of the two is set.  `layout` are NumPy's strides of the base, in elements.
+    """
+
+    trace: Trace = None  # type: ignore[assignment]
+    base: Value | None = None
+    array: np.ndarray | None = None
+    layout: tuple[int, ...] = ()
+
+
+class Tracer:
+    """One traced array or scalar.  The faces `Array` and `Tensor` add operators and methods.
+
+    `scalar`: a NumPy scalar or Python float of the traced code: immutable, never a view.
+    `weak`: a Python float, which does not promote other dtypes (NEP 50).
+    `readonly`: NumPy would refuse to write it (broadcast_to, diagonal).
+    """
+
+    __slots__ = ("trace", "alias", "layout", "scalar", "weak", "readonly", "_value", "_array",
+                 "__weakref__")
+
+    def __init__(self, trace: Trace, alias: Alias, layout: Geometry, value: Value | None,
+                 array: np.ndarray | None, *, scalar: bool = False, weak: bool = False,
+                 readonly: bool = False) -> None:
+        self.trace = trace
+        self.alias = alias
+        self.layout = layout
+        self.scalar = scalar
+        self.weak = weak
+        self.readonly = readonly
+        self._value = value
+        self._array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.size  # type: ignore[return-value]
+
+    @property
+    def element_type(self) -> DType:
+        """The `DType` (the faces' `dtype` is NumPy's)."""
+        return self.alias.storage.dtype
+
+    @property
+    def memory(self) -> Memory:
+        return self.alias.storage  # type: ignore[return-value]
+
+    @property
+    def concrete(self) -> np.ndarray | None:
+        """The contents when they are known while tracing, else None.  Do not write it."""
+        return self._array if self.memory.array is not None else None
+
+
+@dataclass(slots=True, eq=False)
+class Capture:
+    """A storage of an outer trace that a nested trace uses: its base there, its copy here."""
+
+    outer: Memory
+    inner: Memory
+
+
+@dataclass(eq=False)
+class Trace:
+    """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
+
+    `lookup_array` answers an ndarray of the user's that meets a traced value with its tracer
+    (a capture), or None when its origin is unknown.
+    """
+
+    name: str
+    face: type[Tracer]
+    parent: Trace | None = None
+    exact_views: bool = False
+    builder: GraphBuilder = field(init=False)
+    open: bool = True
+    captures: dict[Memory, Capture] = field(default_factory=dict)
+    lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
+    _families: dict[object, object] = field(default_factory=dict)
+    _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
+    _warned: set[Alias] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.builder = GraphBuilder(self.name, Stage.TRACED)
+
+    # -- making tracers
+
+    def argument(self, type_: TensorType, hint: str, *, tracked: bool,
+                 layout: tuple[int, ...] | None = None, scalar: bool = False,
+                 weak: bool = False, readonly: bool = False) -> Tracer:
+        """A new graph input; `layout` are its NumPy strides in elements (default C order)."""
+        value = self.builder.input(type_, hint, tracked=tracked and type_.dtype.is_inexact)
+        return self._base(value, tracked and type_.dtype.is_inexact, layout, scalar=scalar,
+                          weak=weak, readonly=readonly)
+
+    def concrete(self, array: np.ndarray | float | int, *, scalar: bool = False,
+                 weak: bool = False) -> Tracer:
+        """An array known while tracing; it is copied, so the caller's memory stays apart."""
+        data = np.array(array, copy=True, order="K")
+        dtype = dtypes.of(data.dtype)
+        layout = tuple(s // data.itemsize for s in data.strides)
+        memory = Memory(data.shape, dtype, trace=self, array=data, layout=layout)
+        alias = family.fresh(data.shape, dtype, False, self.builder.loc, memory)
+        return self.face(self, alias, Geometry(0, data.shape, layout), None, data,
+                         scalar=scalar, weak=weak)
+
+    def _base(self, value: Value, tracked: bool, layout: tuple[int, ...] | None = None,
+              **flags: bool) -> Tracer:
+        shape, dtype = value.type.shape, value.type.dtype
+        strides = layout if layout is not None else dense_strides(shape)
+        memory = Memory(shape, dtype, trace=self, base=value,
+                        layout=strides)  # type: ignore[arg-type]
+        alias = family.fresh(shape, dtype, tracked, self.builder.loc, memory)
+        return self.face(self, alias, Geometry(0, shape, strides), value, None, **flags)
+
+    # -- recording
+
+    def apply(self, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs | None = None,
+              *, hint: str = "", layout: tuple[int, ...] | None = None, scalar: bool = False,
+              weak: bool = False) -> Any:
+        """Record a pure op; returns a tracer of its fresh result, or a tuple of several.
+
+        Operands known while tracing give a result known while tracing.
+        """
+        self.place()
+        attrs = op.attrs() if attrs is None else attrs
+        xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
+        if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
+            return self._fold(op, xs, attrs, scalar, weak)
+        tracked = self._use(op, xs)
+        results = self._emit(op, [self.operand(x) for x in xs], attrs, hint)
+        if isinstance(results, Value):
+            return self._base(results, tracked and results.dtype.is_inexact, layout,
+                              scalar=scalar, weak=weak)
+        return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
+
+    def _emit(self, op: OpDef, xs: Sequence[Operand], attrs: Attrs, hint: str = "") -> Any:
+        """Emit `op`, or the ops that it stands for."""
+        if isinstance(op.lowering, Decompose):
+            return op.lowering.build(self.builder, attrs, *xs)
+        return self.builder.emit(op, xs, attrs, hint=hint)
+
+    def compose(self, build: Callable[..., Operand], operands: Sequence[Tracer | Literal], *,
+                hint: str = "", scalar: bool = False, weak: bool = False) -> Tracer:
+        """Record what ``build(builder, *operands)`` makes of several ops; one result."""
+        self.place()
+        xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
+        if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
+            return self.concrete(_evaluate(build, xs), scalar=scalar, weak=weak)
+        tracked = STATE.grad and any(
+            x.alias.requires_grad for x in xs if isinstance(x, Tracer) and x.concrete is None)
+        for x in xs:
+            if isinstance(x, Tracer) and x.concrete is None:
+                self._check_use(x)
+        given = [self.operand(x) for x in xs]
+        made = build(self.builder, *given)
+        if isinstance(made, Literal):
+            return self.concrete(np.asarray(made.value, made.dtype.np), scalar=scalar, weak=weak)
+        if any(made is x for x in given):
+            made = self.builder.emit(copy, (made,))
+        return self._base(made, tracked and made.dtype.is_inexact, scalar=scalar, weak=weak)
+
+    def embed(self, x: Tracer) -> Tracer:
+        """The contents of `x`, known while tracing and of rank 1 or more, as a traced value."""
+        value = self.operand(x)
+        assert isinstance(value, Value)
+        return self._base(value, False)
+
+    def read(self, x: Tracer, *steps: Step, layout: tuple[int, ...] | None = None,
+             scalar: bool = False, weak: bool = False) -> Tracer:
+        """The elements of `x` that the steps select, copied now into a storage of their own."""
+        chain = View().then(*steps, base=x.shape)
+        if not chain:
+            return self.apply(  # type: ignore[no-any-return]
+                copy, (x,), layout=layout, scalar=scalar, weak=weak)
+        hint = x.memory.base.hint if x.memory.base is not None else ""
+        return self.apply(  # type: ignore[no-any-return]
+            as_strided, (x,), as_strided.attrs(chain), hint=hint, layout=layout, scalar=scalar,
+            weak=weak)
+
+    def view(self, x: Tracer, *steps: Step, origin: str = "view", output: int = -1,
+             readonly: bool = False) -> Tracer:
+        """A handle into the storage of `x`; the caller has checked that no copy is needed.
+
+        `output` >= 0 marks one of the several views of a multi-output call.
+        """
+        loc = self.place()
+        x = self.lift(x)
+        if x.concrete is None:
+            self._check_use(x)
+        alias = family.view_of(x.alias, steps, grad=STATE.grad, multi_output=output >= 0,
+                               op_name=origin, output_nr=max(output, 0), loc=loc)
+        layout = x.layout
+        for step in steps:
+            stepped = advance(layout, step)
+            assert stepped is not None, "a view was asked for where a copy is needed"
+            layout = stepped
+        flags = {"readonly": readonly or x.readonly}
+        array = x.concrete
+        if array is not None:
+            return self.face(self, alias, layout, None, apply_view(View(steps), array), **flags)
+        attrs = HandleAttrs(View(steps), origin, output)
+        value = self.builder.alias(view, self.handle(x), attrs)
+        return self.face(self, alias, layout, value, None, **flags)
+
+    def strided(self, x: Tracer, size: tuple[int, ...], stride: tuple[int, ...],
+                offset: int) -> Tracer:
+        """PyTorch's ``as_strided``: a view of the storage of `x`, `offset` counted from its
+        start, whatever part of it `x` is.  The caller has checked that it lies inside."""
+        loc = self.place()
+        x = self.lift(x)
+        if x.concrete is None:
+            self._check_use(x)
+        step = Strided(size, stride, offset)
+        base_shape = x.memory.shape
+        alias = family.view_of(x.alias, (), grad=STATE.grad, op_name="as_strided", loc=loc)
+        alias.view = View().then(step, base=base_shape)
+        layout = Geometry(offset, size, stride)
+        if x.concrete is not None:
+            self._promote(x.memory)
+        assert x.memory.base is not None
+        value = self.builder.alias(view, x.memory.base,
+                                   HandleAttrs(View((step,)), "as_strided"))
+        return self.face(self, alias, layout, value, None)
+
+    def detach(self, x: Tracer) -> Tracer:
+        """The same elements as a tensor without history (PyTorch's ``detach``)."""
+        loc = self.place()
+        x = self.lift(x)
+        alias = family.detached(x.alias, loc)
+        if x.concrete is not None:
+            return self.face(self, alias, x.layout, None, x.concrete)
+        value = self.builder.alias(detach, self.handle(x), Attrs())
+        return self.face(self, alias, x.layout, value, None, readonly=x.readonly)
+
+    def write(self, target: Tracer, op: OpDef, operands: Sequence[Tracer | Literal],
+              attrs: Attrs | None = None, *, allow_overlap: bool = False) -> None:
+        """Write the value of ``op(operands)`` (exactly `target`'s type) through `target`."""
+        self.place()
+        target = self.lift(target)
+        attrs = op.attrs() if attrs is None else attrs
+        xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
+        self.check_write(target, xs, allow_overlap=allow_overlap)
+        if target.concrete is not None:
+            if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
+                value = self._reference(op, xs, attrs)
+                target._array[...] = value  # type: ignore[index]
+                target.memory.version += 1
+                return
+            self._promote(target.memory)
+        tracked = self._use(op, [x for x in xs if x is not target]) or (
+            STATE.grad and target.alias.requires_grad)
+        handle = self.handle(target)
+        given = [self.operand(x) for x in xs]
+        if isinstance(op.lowering, Decompose):
+            given, op, attrs = [self._emit(op, given, attrs)], copy, copy.attrs()
+        self.builder.emit(op, given, attrs, target=handle)
+        family.record_write(target.alias, tracked and target.element_type.is_inexact)
+
+    def check_write(self, target: Tracer, operands: Sequence[Tracer | Literal], *,
+                    allow_overlap: bool = False) -> None:
+        """PyTorch's checks before an in-place op, in its order (kinds, then overlap)."""
+        tracked = target.alias.requires_grad or any(
+            isinstance(x, Tracer) and x.alias.requires_grad for x in operands)
+        loc = self.builder.loc
+        legality.check_write(target.alias, tracked, STATE.grad, loc, self.exact_views)
+        if target.scalar:
+            raise ViewMutationError("a scalar cannot be written in place", kind="scalar_inplace",
+                                    loc=loc, remedy="Write x[i:i+1] or x[i, ...] instead of x[i].")
+        if not allow_overlap:
+            legality.check_overlap(target.alias, loc)
+
+    def place(self) -> source.SourceLoc | None:
+        """Stamp the user's current line on what is recorded next."""
+        loc = source.here()
+        self.builder.loc = loc
+        self.builder.grad = STATE.grad
+        return loc
+
+    # -- values
+
+    def operand(self, x: Tracer | Literal) -> Operand:
+        """What a node reads for `x`: a literal, a handle, or a snapshot of known contents."""
+        if isinstance(x, Literal):
+            return x
+        array = x.concrete
+        if array is None:
+            return self.handle(x)
+        if array.ndim == 0:
+            return Literal(array.item(), x.element_type)
+        key = (x.memory, x.memory.version, x.alias.view)
+        found = self._snapshots.get(key)
+        if found is None:
+            found = self._snapshots[key] = self._embed(array)
+        return found
+
+    def handle(self, x: Tracer) -> Value:
+        """The handle of `x` in this trace's graph."""
+        if x._value is None:
+            memory = x.memory
+            assert memory.base is not None
+            base, steps = memory.base, x.alias.view.steps
+            if not steps and not x.alias.is_view:
+                x._value = base
+            else:
+                before = self.builder.grad
+                self.builder.grad = x.alias.kind is not CreationKind.NO_GRAD
+                attrs = HandleAttrs(x.alias.view, x.alias.op_name, -1)
+                x._value = self.builder.alias(view, base, attrs)
+                self.builder.grad = before
+        return x._value
+
+    def lift(self, x: Tracer) -> Tracer:
+        """`x` as a tracer of this trace; outer tracers become captures of the region."""
+        if x.trace is self:
+            if not self.open:
+                raise _leaked(x)
+            return x
+        trace: Trace | None = self.parent
+        while trace is not None and trace is not x.trace:
+            trace = trace.parent
+        if trace is None or not x.trace.open:
+            raise _leaked(x)
+        if x.concrete is not None and not x.memory.written:
+            return self.face(self, x.alias, x.layout, None, x._array, scalar=x.scalar,
+                             weak=x.weak, readonly=x.readonly)
+        assert self.parent is not None
+        if trace is not self.parent:
+            x = self.parent.lift(x)
+        return self._captured(x)
+
+    def _captured(self, x: Tracer) -> Tracer:
+        outer = x.memory
+        if outer.array is not None:
+            x.trace._promote(outer)
+        capture = self.captures.get(outer)
+        if capture is None:
+            assert outer.base is not None
+            value = self.builder.input(outer.base.type, outer.base.hint)
+            inner = Memory(outer.shape, outer.dtype, outer.version, trace=self, base=value,
+                           layout=outer.layout)
+            capture = self.captures[outer] = Capture(outer, inner)
+        a = x.alias
+        fam = self._families.setdefault(a.family, family.Family(False))
+        alias = Alias(capture.inner, fam, a.view, a.is_view, a.kind,  # type: ignore[arg-type]
+                      a.fresh_at, False, a.op_name, a.output_nr, a.made)
+        return self.face(self, alias, x.layout, None, None, scalar=x.scalar, weak=x.weak,
+                         readonly=x.readonly)
+
+    # -- inside
+
+    def _promote(self, memory: Memory) -> None:
+        """Move known contents into the graph, since a traced value is about to enter them."""
+        assert memory.array is not None
+        trace = memory.trace
+        memory.base = trace._embed(memory.array)
+        memory.array = None
+
+    def _embed(self, array: np.ndarray) -> Value:
+        """A node that makes the contents of `array`."""
+        dtype = dtypes.of(array.dtype)
+        flat = array.reshape(-1)
+        if flat.size == 0 or (flat[:1].tobytes() * min(flat.size, 2) == flat[:2].tobytes()
+                              and np.all(flat.view(f"V{array.itemsize}")
+                                         == flat[:1].view(f"V{array.itemsize}"))):
+            value = Literal(flat[0].item() if flat.size else 0, dtype)
+            return self.builder.emit(full, (), full.attrs(array.shape, value))  # type: ignore[no-any-return]
+        return self.builder.emit(constant, (), constant.attrs(ConstantData(array)))  # type: ignore[no-any-return]
+
+    def _reference(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs) -> Any:
+        arrays = [np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x.concrete
+                  for x in xs]
+        op.infer(attrs, *[TensorType(a.shape, dtypes.of(a.dtype))  # type: ignore[union-attr]
+                          for a in arrays])
+        return op.reference(attrs, *arrays)
+
+    def _fold(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs, scalar: bool,
+              weak: bool) -> Any:
+        out = self._reference(op, xs, attrs)
+        if isinstance(out, tuple):
+            return tuple(self.concrete(o) for o in out)
+        return self.concrete(out, scalar=scalar, weak=weak)
+
+    def _use(self, op: OpDef, xs: Sequence[Tracer | Literal]) -> bool:
+        """Check operands of a differentiable op; True when the result requires a gradient."""
+        if not STATE.grad or isinstance(op.derivative, NoGradient):
+            return False
+        tracked = False
+        for x in xs:
+            if isinstance(x, Tracer) and x.concrete is None:
+                self._check_use(x)
+                tracked |= x.alias.requires_grad
+        return tracked
+
+    def _check_use(self, x: Tracer) -> None:
+        alias = x.alias
+        if alias.kind is CreationKind.DEFAULT or not STATE.grad:
+            return
+        legality.check_use(alias, True, self.builder.loc, self.exact_views)
+        if alias.kind is CreationKind.NO_GRAD and alias.family.tracked \
+                and alias not in self._warned:
+            self._warned.add(alias)
+            warnings.warn(
+                "a view made inside no_grad is used with gradients on: it carries no gradient\n"
+                + (self.builder.loc.quote() if self.builder.loc else ""),
+                GradientWarning, stacklevel=2)
+
+    # -- the end
+
+    def finish(self, outputs: Sequence[Operand]) -> Graph:
+        """Close the trace; its tracers may not be used any more."""
+        self.open = False
+        return self.builder.finish(outputs)
+
+
+def _evaluate(build: Callable[..., Operand], xs: Sequence[Tracer | Literal]) -> np.ndarray:
+    """What `build` makes of known operands."""
+    b = GraphBuilder("constant")
+    arrays = [x.concrete for x in xs if isinstance(x, Tracer)]
+    inputs = iter([b.input(TensorType(a.shape, dtypes.of(a.dtype)), "x")  # type: ignore[union-attr]
+                   for a in arrays])
+    made = build(b, *[x if isinstance(x, Literal) else next(inputs) for x in xs])
+    return evaluate(b.finish([made]), arrays)[0]  # type: ignore[arg-type]
+
+
+def _leaked(x: Tracer) -> LeakedTracerError:
+    return LeakedTracerError(
+        f"a traced value of shape {x.shape} is used outside the call that made it",
+        loc=source.here(),
+        remedy="Return it from the function instead of keeping it in a list, a global or an "
+               "attribute.")
