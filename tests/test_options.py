@@ -7,10 +7,22 @@ import pytest
 from tracegrad.errors import OptionError, TracegradError
 from tracegrad.options import Options
 
-FIELDS = (
-    "backend loops views arrays substitute write_back copy_outputs inplace memory_limit "
-    "fastmath strict threads cache_size max_unrolled"
-).split()
+FIELDS = [
+    "backend",
+    "loops",
+    "views",
+    "arrays",
+    "substitute",
+    "write_back",
+    "copy_outputs",
+    "inplace",
+    "memory_limit",
+    "fastmath",
+    "strict",
+    "threads",
+    "cache_size",
+    "max_unrolled",
+]
 
 
 def test_has_exactly_the_designed_fields():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,16 @@ def check_derivatives(graph: Graph, xs: Sequence[np.ndarray], second: bool = Tru
     np.testing.assert_allclose(ours, np.sum(ct * tangent), rtol=1e-9, atol=1e-9)
 
     if second:
-        only = vjp_graph(graph, wrt, keep_outputs=False)
-        flat = build_flat(only)
+        flat = build_flat(cotangents(graph, wrt))
         check_derivatives(flat, [*xs, ct], second=False)
+
+
+def cotangents(
+    graph: Graph, wrt: Sequence[int], seeds: Sequence[float | None] | None = None
+) -> Graph:
+    """The vjp of `graph` without the outputs of `graph` itself."""
+    joint = vjp_graph(graph, wrt, seeds=seeds)
+    return replace(joint, outputs=joint.outputs[len(graph.outputs) :], alias=None)
 
 
 def build_flat(graph: Graph) -> Graph:

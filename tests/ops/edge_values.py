@@ -25,7 +25,7 @@ def edge_values(dtype: DType) -> np.ndarray:
         small = [0, 1, 2, 3, 5, 7, 8, 12, 31, 32, 33, 63, 64, 100]
         signed = [-1, -2, -3, -7, -8, -12, -64, -100] if info.min < 0 else []
         ends = [info.min, info.min + 1, info.max - 1, info.max, info.max // 2, info.max // 3]
-        return np.array([x for x in (*small, *signed, *ends)], dtype.np)
+        return np.array([*small, *signed, *ends], dtype.np)
     info = np.finfo(dtype.np)
     with np.errstate(over="ignore"):
         listed = np.array(_FLOATS).astype(dtype.np)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from derivative_laws import build, check_derivatives, check_samples
+from derivative_laws import build, check_derivatives, check_samples, cotangents
 
 import tracegrad.ops.bitwise
+import tracegrad.ops.integer
 import tracegrad.ops.special  # noqa: F401
 from tracegrad import dtypes
-from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.graph.evaluate import evaluate
 from tracegrad.graph.op import REGISTRY, NoGradient, OpDef, Partials
 from tracegrad.ops.arithmetic import mul
@@ -43,10 +43,9 @@ def test_discrete_results_have_no_gradient() -> None:
 
 def gradients(op: OpDef, *xs: Any, attrs: dict[str, Any] | None = None) -> list[np.ndarray]:
     """Gradient of the sum of ``op(*xs)`` with respect to each float operand."""
-    arrays = [np.asarray(x) if np.asarray(x).dtype != np.int64 else np.asarray(x, float)
-              for x in xs]  # fmt: skip
+    arrays = [np.asarray(x) for x in xs]
     graph = build(lambda b, *values: op(b, *values, **(attrs or {})), *arrays)
-    joint = vjp_graph(graph, range(len(arrays)), seeds=[1.0], keep_outputs=False)
+    joint = cotangents(graph, range(len(arrays)), [1.0])
     return [np.broadcast_to(g, a.shape) for g, a in zip(evaluate(joint, arrays), arrays,
                                                        strict=True)]  # fmt: skip
 
@@ -85,11 +84,13 @@ KINKS: list[tuple[str, list[list[float]], list[list[float]]]] = [
 ]  # fmt: skip
 # Where PyTorch has no derivative, or NaN for a value that is clear.
 NOT_TORCH = {"heaviside", "floor_divide", "logaddexp"}
+# torch.ldexp with integer exponents takes 2 to a negative power as 0.
+WRONG_IN_TORCH = {"ldexp"}
 
 
 @pytest.mark.parametrize(("name", "xs", "expected"), KINKS, ids=[k[0] for k in KINKS])
 def test_kinks(name: str, xs: list[list[float]], expected: list[list[float]]) -> None:
-    found = gradients(REGISTRY[name], *[np.array(x) for x in xs])
+    found = gradients(REGISTRY[name], *[np.array(x, float) for x in xs])
     for f, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(f, e, rtol=1e-15)
 
@@ -127,7 +128,7 @@ def test_kinks_are_those_of_torch(case: tuple[str, Any, Any]) -> None:
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     "op",
-    [op for op in SMOOTH if op.name not in NOT_TORCH | {"nextafter"}],
+    [op for op in SMOOTH if op.name not in NOT_TORCH | WRONG_IN_TORCH | STEPS],
     ids=lambda op: op.name,
 )
 def test_gradients_are_those_of_torch(op: OpDef) -> None:
@@ -135,7 +136,7 @@ def test_gradients_are_those_of_torch(op: OpDef) -> None:
     for sample in op.samples(np.random.default_rng(5)):
         arrays = [np.asarray(x) for x in sample.operands]
         kinds = {a.dtype for a in arrays}
-        if np.dtype(np.float64) not in kinds or op.name == "ldexp" and arrays[0].size == 0:
+        if np.dtype(np.float64) not in kinds:
             continue
         theirs = torch_gradients(op.name, arrays)
         for a, mine, their in zip(arrays, gradients(op, *arrays), theirs, strict=True):
@@ -154,7 +155,7 @@ def test_power_by_a_literal(exponent: float) -> None:
 def test_power_by_a_literal_at_zero() -> None:
     for exponent, slope in ((0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (0.5, inf)):
         graph = build(lambda b, x, e=exponent: REGISTRY["power"](b, x, e), np.zeros(1))
-        joint = vjp_graph(graph, [0], seeds=[1.0], keep_outputs=False)
+        joint = cotangents(graph, [0], [1.0])
         (found,) = evaluate(joint, [np.zeros(1)])
         np.testing.assert_array_equal(np.broadcast_to(found, (1,)), [slope])
 
@@ -169,7 +170,7 @@ def test_masked_products_do_not_make_nan() -> None:
 
     x = np.array([0.0, 4.0, -1.0])
     graph = build(f, x)
-    joint = vjp_graph(graph, [0], seeds=[1.0], keep_outputs=False)
+    joint = cotangents(graph, [0], [1.0])
     np.testing.assert_array_equal(evaluate(joint, [x])[0], [2, 0.25, 2])
 
 
@@ -182,7 +183,7 @@ def dtypes_one(x: Any) -> Any:
 def test_cast_sends_the_cotangent_back_in_the_operand_dtype() -> None:
     x = np.array([1.5, -2.0], np.float32)
     graph = build(lambda b, v: mul(b, cast(b, v, dtype=dtypes.F64), 3.0), x)
-    joint = vjp_graph(graph, [0], seeds=[1.0], keep_outputs=False)
+    joint = cotangents(graph, [0], [1.0])
     (found,) = evaluate(joint, [x])
     assert found.dtype == np.float32
     np.testing.assert_array_equal(np.broadcast_to(found, (2,)), [3, 3])
@@ -196,5 +197,5 @@ def test_cast_to_integer_cuts_the_gradient() -> None:
         return mul(b, cast(b, whole, dtype=dtypes.F64), v)
 
     graph = build(f, x)
-    joint = vjp_graph(graph, [0], seeds=[1.0], keep_outputs=False)
+    joint = cotangents(graph, [0], [1.0])
     np.testing.assert_array_equal(evaluate(joint, [x])[0], [1, -2])

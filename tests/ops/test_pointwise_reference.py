@@ -9,6 +9,7 @@ from edge_values import edge_operands, ulp_distance
 import tracegrad.ops.bitwise
 import tracegrad.ops.cast
 import tracegrad.ops.create
+import tracegrad.ops.integer
 import tracegrad.ops.special  # noqa: F401
 from tracegrad import dtypes
 from tracegrad.dtypes import BOOL, FLOATS, INTEGERS

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from tracegrad.codegen.unit import SourceUnit
 from tracegrad.dims import Symbol, of_atom
 from tracegrad.dtypes import BOOL, F64, I64
 from tracegrad.loops.ir import (
-    Access, Apply, Check, Const, For, Intrinsic, Kernel, Load, LoopTag, Param, Store,
+    Access,
+    Apply,
+    Check,
+    Const,
+    For,
+    Intrinsic,
+    Kernel,
+    Load,
+    LoopTag,
+    Param,
+    Store,
 )
 from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
 from tracegrad.source import SourceLoc
@@ -24,7 +35,7 @@ ADD = _intrinsic("add", lambda a, b: a + b, "{0} + {1}")
 LESS = _intrinsic("less", lambda a, b: a < b, "{0} < {1}")
 
 
-def make_scale_add() -> tuple[Program, str]:
+def make_scale_add() -> tuple[Program, SourceUnit]:
     """``out[i] = x[i] + s``; ``x`` is then set to its double in place."""
     i = Symbol("i", 0, N - 1)
     j = Symbol("j", 0, N - 1)
@@ -66,7 +77,7 @@ int entry(void *const *bufs, void *ws)
     return 0;
 }
 """
-    return program, text
+    return program, SourceUnit(text, "entry", "", ())
 
 
 def make_pick(message: str = "index {value} is out of bounds for axis 0 with size 4"):
@@ -109,10 +120,10 @@ int entry(void *const *bufs, void *ws)
     return 0;
 }
 """
-    return program, text
+    return program, SourceUnit(text, "entry", "", ())
 
 
-def make_busy(n: int = 20_000) -> tuple[Program, str]:
+def make_busy(n: int = 20_000) -> tuple[Program, SourceUnit]:
     """``out = 3 * x``, the copy kept in the arena for a while: wrong if two calls share it."""
     kernel = Kernel("busy", (Param("x", F64, n, Access.IN), Param("out", F64, n, Access.OUT)), ())
     program = Program(
@@ -136,7 +147,7 @@ int entry(void *const *bufs, void *ws)
     return 0;
 }}
 """
-    return program, text
+    return program, SourceUnit(text, "entry", "", ())
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 """The BLAS found on this machine multiplies, through the pointers a unit declares."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tracegrad.codegen.unit import SourceUnit
 from tracegrad.dtypes import F32, F64
 from tracegrad.loops.ir import Access, Kernel, Param
 from tracegrad.loops.program import Buffer, Launch, Place, Program
@@ -22,13 +24,13 @@ int entry(void *const *bufs, void *ws)
     {t} *c = bufs[2];
     if (!tg_blas_{p}gemm) {{ c[0] = -1; return 0; }}
     if (tg_blas_is64)
-        ((void (*)(int, int, int, int64_t, int64_t, int64_t, {t}, const {t} *, int64_t, const {t} *,
-                   int64_t, {t}, {t} *, int64_t))tg_blas_{p}gemm)(101, 111, 111, 2, 2, 3, 1, bufs[0],
-                   3, bufs[1], 2, 0, c, 2);
+        ((void (*)(int, int, int, int64_t, int64_t, int64_t, {t}, const {t} *, int64_t,
+                   const {t} *, int64_t, {t}, {t} *, int64_t))tg_blas_{p}gemm)
+            (101, 111, 111, 2, 2, 3, 1, bufs[0], 3, bufs[1], 2, 0, c, 2);
     else
-        ((void (*)(int, int, int, int, int, int, {t}, const {t} *, int, const {t} *,
-                   int, {t}, {t} *, int))tg_blas_{p}gemm)(101, 111, 111, 2, 2, 3, 1, bufs[0],
-                   3, bufs[1], 2, 0, c, 2);
+        ((void (*)(int, int, int, int, int, int, {t}, const {t} *, int,
+                   const {t} *, int, {t}, {t} *, int))tg_blas_{p}gemm)
+            (101, 111, 111, 2, 2, 3, 1, bufs[0], 3, bufs[1], 2, 0, c, 2);
     return 0;
 }}
 """
@@ -50,7 +52,7 @@ def product(dtype):
     )
     program = Program("product", buffers, (Launch(Kernel("product", params, ()), tuple(sizes)),))
     letter, c = ("d", "double") if dtype is F64 else ("s", "float")
-    return program, TEXT.format(p=letter, t=c)
+    return program, SourceUnit(TEXT.format(p=letter, t=c), "entry", "", ())
 
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -71,7 +73,9 @@ def test_a_unit_gets_the_blas_it_declares(cache_dir, dtype):
 def test_none_says_that_there_is_none(cache_dir, monkeypatch):
     monkeypatch.setenv("TRACEGRAD_BLAS", "none")
     assert find_blas() is None
-    program, text = product(F64)
+    program, unit = product(F64)
     # Another text: one library has one set of pointers per process.
-    (c,) = load(program, text + "/* none */", Options())(np.ones((2, 3)), np.ones((3, 2)))
+    (c,) = load(program, replace(unit, text=unit.text + "/* none */"), Options())(
+        np.ones((2, 3)), np.ones((3, 2))
+    )
     assert c[0, 0] == -1

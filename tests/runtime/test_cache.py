@@ -148,7 +148,7 @@ def test_a_failing_build_leaves_its_folder_and_no_entry(tmp_path):
         cache.get_or_build(key, fail)
     assert Path(caught.value.source).read_text() == "int x"
     assert cache.find(key) is None
-    assert [p for p in (tmp_path / "c" / key[:2]).iterdir()] == []
+    assert list((tmp_path / "c" / key[:2]).iterdir()) == []
 
 
 def test_facts_are_kept_and_not_trusted_when_others_may_write(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_computes_and_writes_in_place(run, scale_add):
 
 def test_keeps_the_source_and_the_path(run, kind, scale_add):
     executable = run(scale_add)
-    assert executable.source == scale_add[1]
+    assert executable.source == scale_add[1].text
     assert (executable.library is None) == (kind == "reference")
 
 
@@ -115,7 +116,18 @@ def misaligned():
         misaligned(),
         X.tolist(),
     ],
-    ids="f32 swapped rank shape fortran strided subclass readonly misaligned list".split(),
+    ids=[
+        "f32",
+        "swapped",
+        "rank",
+        "shape",
+        "fortran",
+        "strided",
+        "subclass",
+        "readonly",
+        "misaligned",
+        "list",
+    ],
 )
 def test_whatever_is_not_exact_is_handed_back_untouched(run, scale_add, x):
     before = np.array(x)
@@ -256,9 +268,10 @@ def test_many_calls_leak_nothing(run, scale_add):
 
 @needs_cc
 def test_a_compiler_failure_names_kernel_and_users_line(cache_dir, scale_add):
-    program, text = scale_add
+    program, unit = scale_add
+    text = unit.text.replace("x[i] + s[0]", "x[i] + nowhere")
     with pytest.raises(errors.ToolchainError) as caught:
-        load(program, text.replace("x[i] + s[0]", "x[i] + nowhere"), Options())
+        load(program, replace(unit, text=text), Options())
     error = caught.value
     assert "in kernel scale_add" in error.message and "nowhere" in error.stderr
     assert error.loc.file.endswith("conftest.py") and "flags: -O2" in error.message

@@ -8,6 +8,7 @@ from tracegrad.autodiff.vjp import report_with
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import AliasReport, Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import Linear, NoGradient, Partials, Rules
+from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
 
@@ -17,17 +18,16 @@ def jvp_graph(graph: Graph, wrt: Sequence[int], *, name: str | None = None) -> G
     those of `graph`, then the tangent of each inexact result, then the write-backs."""
     report = graph.alias or AliasReport(len(graph.outputs))
     b = GraphBuilder(name or f"{graph.name}.jvp", Stage.FUNCTIONAL)
-    env: dict[Value, Operand] = {}
-    for x in graph.inputs:
-        env[x] = b.input(x.type, x.hint, loc=x.loc)
+    same_inputs(graph, b)
     tangents: dict[Value, Operand] = {}
     for k in wrt:
         x = graph.inputs[k]
         tangents[x] = b.input(x.type, f"d_{x.hint}")
     for node in graph.nodes:
+        b.append(node)
         with b.at(node.loc):
-            _forward(b, node, env, tangents)
-    outputs = [env[x] if isinstance(x, Value) else x for x in graph.outputs]
+            _forward(b, node, tangents)
+    outputs = list(graph.outputs)
     dots: list[Operand] = []
     for x in graph.outputs[:report.results]:
         if x.type.dtype.is_inexact:
@@ -44,13 +44,9 @@ def _dense(b: GraphBuilder, t: Operand | None, like: Operand) -> Operand:
                 value=t if t is not None else Literal(0, like.type.dtype))
 
 
-def _forward(b: GraphBuilder, node: Node, env: dict[Value, Operand],
-             tangents: dict[Value, Operand]) -> None:
-    xs = [env[x] if isinstance(x, Value) else x for x in node.operands]
-    out = b.emit(node.op, xs, node.attrs, hint=node.results[0].hint, regions=node.regions)
-    outs = out if isinstance(out, tuple) else (out,)
-    for old, new in zip(node.results, outs, strict=True):
-        env[old] = new
+def _forward(b: GraphBuilder, node: Node, tangents: dict[Value, Operand]) -> None:
+    """Tangents of the results of `node`, from those of its operands."""
+    xs, outs = node.operands, node.results
     ts = [tangents.get(x) if isinstance(x, Value) else None for x in node.operands]
     d = node.op.derivative
     if all(t is None for t in ts) or isinstance(d, NoGradient):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.graph.builder import GraphBuilder
-from tracegrad.graph.ir import AliasReport, Graph, Literal, Node, Operand, Stage, Value
+from tracegrad.graph.ir import (
+    AliasReport, Graph, Literal, Node, Operand, Stage, Value, WriteBack,
+)
 from tracegrad.graph.op import Linear, NoGradient, Partials, Rules
+from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
-from tracegrad.ops.views import SlicesAttrs, add_slices
+from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
 
 
 def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None] | None = None,
-              name: str | None = None, keep_outputs: bool = True) -> Graph:
+              name: str | None = None) -> Graph:
     """The joint graph: outputs of `graph`, then one cotangent for each input numbered `wrt`.
 
     With `seeds`, output k has the constant cotangent ``seeds[k]`` (None: zero).  Without, one
@@ -23,14 +27,9 @@ def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None]
     """
     report = graph.alias or AliasReport(len(graph.outputs))
     b = GraphBuilder(name or f"{graph.name}.vjp", Stage.FUNCTIONAL)
-    env: dict[Value, Operand] = {}
-    tracked = graph.tracked or (False,) * len(graph.inputs)
-    for x, t in zip(graph.inputs, tracked, strict=True):
-        env[x] = b.input(x.type, x.hint, tracked=t, loc=x.loc)
-    for node in graph.nodes:
-        _replay(b, node, env)
-    forward = list(b.nodes)
-    outputs = [_look(env, x) for x in graph.outputs]
+    same_inputs(graph, b)
+    b.nodes.extend(graph.nodes)
+    outputs = list(graph.outputs)
     cotangents: list[Operand | None] = []
     for k, out in enumerate(outputs):
         ct: Operand | None = None
@@ -42,41 +41,21 @@ def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None]
         elif seeds is None and k < report.results and out.type.dtype.is_inexact:
             b.input(out.type, f"ct{k}")
         cotangents.append(ct)
-    shadow = Graph(b.name, b.stage, tuple(b.inputs), tuple(forward), tuple(outputs))
-    reverse = _Reverse(b, active_values(shadow, wrt))
+    reverse = _Reverse(b, active_values(graph, wrt))
     for out, ct in zip(outputs, cotangents, strict=True):
         if ct is not None and isinstance(out, Value):
             reverse.contribute(out, ct)
-    for node in reversed(forward):
+    for node in reversed(graph.nodes):
         reverse.visit(node)
-    grads = [reverse.total_of_input(b.inputs[k]) for k in wrt]
-    if not keep_outputs:
-        return b.finish(grads, AliasReport(len(grads)))
+    grads = [reverse.total_of_input(graph.inputs[k]) for k in wrt]
     results = outputs[:report.results] + grads + outputs[report.results:]
     return b.finish(results, report_with(report, len(grads)))
 
 
 def report_with(report: AliasReport, extra: int) -> AliasReport:
     """`report` after `extra` results were inserted behind the old ones."""
-    from dataclasses import replace
-
-    from tracegrad.graph.ir import WriteBack
-
     return replace(report, results=report.results + extra, write_backs=tuple(
         WriteBack(w.input, w.output + extra) for w in report.write_backs))
-
-
-def _look(env: dict[Value, Operand], x: Operand) -> Operand:
-    return env[x] if isinstance(x, Value) else x
-
-
-def _replay(b: GraphBuilder, node: Node, env: dict[Value, Operand]) -> None:
-    """A copy of `node` in `b`."""
-    with b.at(node.loc):
-        out = b.emit(node.op, [_look(env, x) for x in node.operands], node.attrs,
-                     hint=node.results[0].hint, regions=node.regions)
-    for old, new in zip(node.results, out if isinstance(out, tuple) else (out,), strict=True):
-        env[old] = new
 
 
 class _Reverse:
@@ -136,7 +115,7 @@ class _Reverse:
         total: Operand | None = None
         for p in dense:
             total = p if total is None else add(self.b, total, p)
-        for p in regions:
+        for p in self._replacements_first(total, regions):
             if total is None:
                 total = p
                 continue
@@ -146,6 +125,16 @@ class _Reverse:
             total = add_slices(self.b, total, node.operands[1], view=attrs.view,
                                shape=attrs.shape)
         return total
+
+    def _replacements_first(self, total: Operand | None, regions: list[Operand]
+                            ) -> list[Operand]:
+        """`regions`, those first whose place in `total` was zeroed by a write: simplification
+        makes the pair one `copy_slices`, which is PyTorch's CopySlices procedure."""
+        node = self._made.get(total) if isinstance(total, Value) else None
+        if node is None or node.op is not copy_slices:
+            return regions
+        return sorted(regions, key=lambda p: (
+            self._made[p].attrs.view != node.attrs.view))  # type: ignore[index,attr-defined]
 
     def _is_region(self, p: Operand) -> bool:
         """Whether `p` is a part put into zeros, which is cheaper added in place."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tracegrad.codegen.c_builtin
 import tracegrad.codegen.c_functions  # noqa: F401
-from tracegrad.codegen.c_family import ARGUMENT, TERNARY, CExpressions, CNames, pointer
+from tracegrad.codegen.c_family import CExpressions, CNames, pointer, tightness
 from tracegrad.codegen.c_reduce import reduce_lines
 from tracegrad.dims import Dim, format_dim
 from tracegrad.dtypes import I64, DType
@@ -142,8 +142,7 @@ class CStatements:
 
     def update(self, s: Update, pad: str) -> str:
         target = f"{self.names[s.buffer]}[{self.exprs.index(s.index)}]"
-        least = TERNARY + 1 if s.value.dtype.is_float else ARGUMENT
-        value = self.exprs.expr(s.value, 14 if least > ARGUMENT else least)
+        value = self.exprs.expr(s.value, tightness(s.combine, s.value.dtype))
         return f"{pad}{target} = {self.exprs.combine(s.combine, s.value.dtype, target, value)};"
 
     def loop(self, s: For, depth: int) -> Iterator[str]:

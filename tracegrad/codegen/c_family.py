@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tracegrad.dims import Dim, FloorDiv, Monomial, Symbol, bounds
-from tracegrad.dtypes import BOOL, F32, F64, I64, DType
+from tracegrad.dtypes import BOOL, F32, F64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import (
     Apply,
@@ -181,7 +181,7 @@ class CExpressions:
         return f"({dtype.c}){self.expr(value, PREFIX)}", PREFIX
 
     def combine(self, combine: Combine, dtype: DType, a: str, b: str) -> str:
-        """``a (+) b`` for texts that are primary expressions."""
+        """``a (+) b``; the texts bind at least as `tightness` says."""
         if combine is Combine.ADD and dtype.is_float:
             return f"{a} + {b}"
         if combine is Combine.MUL and dtype.is_float:
@@ -262,5 +262,8 @@ def pointer(dtype: DType, name: str, *, const: bool, restrict: bool = False) -> 
     return f"{'const ' if const else ''}{dtype.c} *{'restrict ' if restrict else ''}{name}"
 
 
-def is_index_type(dtype: DType) -> bool:
-    return dtype is I64
+def tightness(combine: Combine, dtype: DType) -> int:
+    """The precedence an operand needs in `CExpressions.combine`."""
+    if not dtype.is_float or combine not in (Combine.ADD, Combine.MUL):
+        return ARGUMENT
+    return TIMES if combine is Combine.ADD else PREFIX

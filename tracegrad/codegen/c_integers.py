@@ -1,4 +1,4 @@
-"""C functions of the integer ops, and the conversions between all dtypes.
+"""C functions of the integer ops, and of bool where it goes with them.
 
 Arithmetic that may overflow goes through unsigned types, so that it wraps without being
 undefined; `$W` is an unsigned type that C does not promote to int.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tracegrad import dtypes
 from tracegrad.codegen.c_library import define
-from tracegrad.dtypes import BOOL, F32, FLOATS, I32, I64, INTEGERS, U32, U64, DType
+from tracegrad.dtypes import BOOL, INTEGERS, DType
 
 SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
 UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
@@ -25,59 +25,106 @@ def _define(name: str, types: tuple[DType, ...], text: str, needs: tuple[str, ..
         define(name, (d,), text, needs=needs, W=_wide(d), MIN=low)
 
 
-_define("abs", SIGNED, """
+_define(
+    "abs",
+    SIGNED,
+    """
 static inline $T tg_abs_$t($T x) { return ($T)(x < 0 ? ($W)0 - ($W)x : ($W)x); }
-""")
-_define("sign", SIGNED, """
+""",
+)
+_define(
+    "sign",
+    SIGNED,
+    """
 static inline $T tg_sign_$t($T x) { return ($T)((x > 0) - (x < 0)); }
-""")
-_define("sign", UNSIGNED, """
+""",
+)
+_define(
+    "sign",
+    UNSIGNED,
+    """
 static inline $T tg_sign_$t($T x) { return ($T)(x > 0); }
-""")
+""",
+)
 
 # The divisor is replaced before dividing: zero and MIN / -1 would trap.
-_define("floor_divide", SIGNED, """
+_define(
+    "floor_divide",
+    SIGNED,
+    """
 static inline $T tg_floor_divide_$t($T a, $T b) {
   const $T d = ($T)(b == 0 || b == -1 ? 1 : b);
   const $T q = ($T)(a / d), r = ($T)(a % d);
   const $T down = ($T)(q - (r != 0 && (r < 0) != (d < 0)));
   return b == 0 ? 0 : b == -1 ? ($T)(($W)0 - ($W)a) : down;
 }
-""")
-_define("remainder", SIGNED, """
+""",
+)
+_define(
+    "remainder",
+    SIGNED,
+    """
 static inline $T tg_remainder_$t($T a, $T b) {
   const $T d = ($T)(b == 0 || b == -1 ? 1 : b);
   const $T r = ($T)(a % d);
   return ($T)(r != 0 && (r < 0) != (d < 0) ? r + d : r);
 }
-""")
-_define("fmod", SIGNED, """
+""",
+)
+_define(
+    "fmod",
+    SIGNED,
+    """
 static inline $T tg_fmod_$t($T a, $T b) {
   const $T d = ($T)(b == 0 || b == -1 ? 1 : b);
   return ($T)(a % d);
 }
-""")
-_define("floor_divide", UNSIGNED, """
+""",
+)
+_define(
+    "floor_divide",
+    UNSIGNED,
+    """
 static inline $T tg_floor_divide_$t($T a, $T b) { return ($T)(b == 0 ? 0 : a / (b == 0 ? 1 : b)); }
-""")
+""",
+)
 for _name in ("remainder", "fmod"):
-    _define(_name, UNSIGNED, f"""
+    _define(
+        _name,
+        UNSIGNED,
+        f"""
 static inline $T tg_{_name}_$t($T a, $T b) {{ return ($T)(b == 0 ? 0 : a % (b == 0 ? 1 : b)); }}
-""")
+""",
+    )
 
-_define("reciprocal", (dtypes.I32, dtypes.I64), """
+_define(
+    "reciprocal",
+    (dtypes.I32, dtypes.I64),
+    """
 static inline $T tg_reciprocal_$t($T x) {
   return x == 0 ? $MIN : x == 1 || x == -1 ? x : 0;
 }
-""")
-_define("reciprocal", (dtypes.I8, dtypes.I16), """
+""",
+)
+_define(
+    "reciprocal",
+    (dtypes.I8, dtypes.I16),
+    """
 static inline $T tg_reciprocal_$t($T x) { return ($T)(x == 1 || x == -1 ? x : 0); }
-""")
-_define("reciprocal", UNSIGNED, """
+""",
+)
+_define(
+    "reciprocal",
+    UNSIGNED,
+    """
 static inline $T tg_reciprocal_$t($T x) { return ($T)(x == 1); }
-""")
+""",
+)
 
-_define("power", INTEGERS, """
+_define(
+    "power",
+    INTEGERS,
+    """
 static inline $T tg_power_$t($T a, $T b) {
   $W r = 1, x = ($W)a;
   for (; b > 0; b = ($T)(b / 2)) {
@@ -86,9 +133,13 @@ static inline $T tg_power_$t($T a, $T b) {
   }
   return ($T)r;
 }
-""")
+""",
+)
 
-_define("gcd", INTEGERS, """
+_define(
+    "gcd",
+    INTEGERS,
+    """
 static inline $T tg_gcd_$t($T a, $T b) {
   $W x = a < 0 ? ($W)0 - ($W)a : ($W)a, y = b < 0 ? ($W)0 - ($W)b : ($W)b;
   while (y != 0) {
@@ -98,8 +149,12 @@ static inline $T tg_gcd_$t($T a, $T b) {
   }
   return ($T)x;
 }
-""")
-_define("lcm", INTEGERS, """
+""",
+)
+_define(
+    "lcm",
+    INTEGERS,
+    """
 static inline $T tg_lcm_$t($T a, $T b) {
   const $W x = a < 0 ? ($W)0 - ($W)a : ($W)a, y = b < 0 ? ($W)0 - ($W)b : ($W)b;
   $W g = x, s = y;
@@ -110,28 +165,44 @@ static inline $T tg_lcm_$t($T a, $T b) {
   }
   return ($T)(g == 0 ? 0 : x / g * y);
 }
-""")
+""",
+)
 
 # A count below 0 is huge as unsigned, so one comparison finds every count out of range.
-_define("left_shift", INTEGERS, """
+_define(
+    "left_shift",
+    INTEGERS,
+    """
 static inline $T tg_left_shift_$t($T a, $T b) {
   const $W n = ($W)b;
   return ($T)(n < $B ? ($W)a << (n & ($B - 1)) : 0);
 }
-""")
-_define("right_shift", UNSIGNED, """
+""",
+)
+_define(
+    "right_shift",
+    UNSIGNED,
+    """
 static inline $T tg_right_shift_$t($T a, $T b) {
   const $W n = ($W)b;
   return ($T)(n < $B ? a >> (n & ($B - 1)) : 0);
 }
-""")
-_define("right_shift", SIGNED, """
+""",
+)
+_define(
+    "right_shift",
+    SIGNED,
+    """
 static inline $T tg_right_shift_$t($T a, $T b) {
   const $W n = ($W)b;
   return ($T)(a >> (n < $B ? n : $B - 1));
 }
-""")
-_define("bitwise_count", INTEGERS, """
+""",
+)
+_define(
+    "bitwise_count",
+    INTEGERS,
+    """
 static inline uint8_t tg_bitwise_count_$t($T x) {
   uint64_t u = ($U)(x < 0 ? ($W)0 - ($W)x : ($W)x);
   u -= u >> 1 & 0x5555555555555555u;
@@ -139,66 +210,41 @@ static inline uint8_t tg_bitwise_count_$t($T x) {
   u = (u + (u >> 4)) & 0x0f0f0f0f0f0f0f0fu;
   return (uint8_t)(u * 0x0101010101010101u >> 56);
 }
-""")
+""",
+)
 
 EXACT = (*INTEGERS, BOOL)
 for _name, _sign in (("fmax", ">"), ("fmin", "<")):
-    define(_name, EXACT, f"""
+    define(
+        _name,
+        EXACT,
+        f"""
 static inline $T tg_{_name}_$t($T a, $T b) {{ return a {_sign} b ? a : b; }}
-""")
+""",
+    )
 for _name, _callee in (("clamp_min", "max"), ("clamp_max", "min")):
-    define(_name, dtypes.ALL, f"""
+    define(
+        _name,
+        dtypes.ALL,
+        f"""
 static inline $T tg_{_name}_$t($T x, $T limit) {{ return tg_{_callee}_$t(x, limit); }}
-""", needs=(f"{_callee}_$t",))
-define("clip", dtypes.ALL, """
+""",
+        needs=(f"{_callee}_$t",),
+    )
+define(
+    "clip",
+    dtypes.ALL,
+    """
 static inline $T tg_clip_$t($T x, $T lo, $T hi) { return tg_min_$t(tg_max_$t(x, lo), hi); }
-""", needs=("max_$t", "min_$t"))
+""",
+    needs=("max_$t", "min_$t"),
+)
 
 for _name, _answer in (("isnan", 0), ("isinf", 0), ("isfinite", 1)):
-    define(_name, EXACT, f"""
+    define(
+        _name,
+        EXACT,
+        f"""
 static inline uint8_t tg_{_name}_$t($T x) {{ return (void)x, {_answer}; }}
-""")
-
-
-# ------------------------------------------------------------------------------ conversions
-#
-# ``tg_cast_<from>_<to>``.  C leaves a float outside the integer's range undefined; the result
-# here is that of NumPy on x86-64 (see ops/cast.py).  The value is replaced before it is cast.
-
-def _define_casts() -> None:
-    for source in dtypes.ALL:
-        for to in dtypes.ALL:
-            if to is source:
-                continue
-            text, needs = _cast(source, to)
-            define(f"cast_{source}", (to,), f"""
-static inline $T tg_cast_{source}_$t({source.c} x) {text}
-""", needs=needs)
-
-
-def _cast(source: DType, to: DType) -> tuple[str, tuple[str, ...]]:
-    if to is BOOL:
-        return "{ return x != 0; }", ()
-    if source not in FLOATS or to in FLOATS:
-        return "{ return ($T)x; }", ()
-    through = I32 if to.bits < 32 else I64 if to is U32 else None
-    if through is not None:
-        return (f"{{ return ($T)tg_cast_{source}_{through}(x); }}",
-                (f"cast_{source}_{through}",))
-    if to is U64:
-        return _cast_to_u64(source), (f"cast_{source}_{I64}",)
-    limit = f"0x1p{to.bits - 1}" + ("f" if source is F32 else "")
-    # Below -2^31 a double may still truncate to it; a float has no values between.
-    low = "x > -0x1p31 - 1" if source is dtypes.F64 and to is I32 else f"x >= -{limit}"
-    return (f"{{\n  const int in = ({low}) & (x < {limit});\n"
-            f"  const $T y = ($T)(in ? x : 0);\n  return in ? y : INT{to.bits}_MIN;\n}}"), ()
-
-
-def _cast_to_u64(source: DType) -> str:
-    f = "f" if source is F32 else ""
-    return (f"{{\n  const int high = (x >= 0x1p63{f}) & (x < 0x1p64{f});\n"
-            f"  const $T below = ($T)tg_cast_{source}_i64(high ? x - 0x1p63{f} : x);\n"
-            f"  return x >= 0x1p64{f} ? 0 : high ? below + 0x8000000000000000u : below;\n}}")
-
-
-_define_casts()
+""",
+    )

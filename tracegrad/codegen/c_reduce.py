@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracegrad.codegen.c_builtin import BLOCK, LANES
-from tracegrad.codegen.c_family import ARGUMENT, PREFIX, literal
+from tracegrad.codegen.c_family import ARGUMENT, PREFIX, literal, tightness
 from tracegrad.dims import Dim, Symbol
-from tracegrad.loops.interpret import identity, is_neutral
+from tracegrad.loops.combine import identity
 from tracegrad.loops.ir import Accumulator, Combine, Reduce
 from tracegrad.loops.transform import is_straight
 
@@ -66,7 +66,7 @@ def reduce_lines(p: CStatements, s: Reduce, depth: int) -> Iterator[str]:
             yield f"{inner}{t.acc.dtype.c} {t.total} = {t.start};"
     yield from _nest(p, s, totals, depth + 1)
     for t in totals:
-        yield f"{inner}{t.result} = {_finish(p, s, t)};"
+        yield f"{inner}{t.result} = {_finish(p, t)};"
     yield f"{pad}}}"
 
 
@@ -131,10 +131,9 @@ def _accumulate(p: CStatements, s: Reduce, targets: list[tuple[_Total, str]], de
 
 
 def _combined(p: CStatements, t: _Total, target: str) -> str:
-    dtype = t.acc.dtype
-    plain = dtype.is_float and t.acc.combine in (Combine.ADD, Combine.MUL)
-    value = p.exprs.expr(t.acc.value, PREFIX if plain else ARGUMENT)
-    return p.exprs.combine(t.acc.combine, dtype, target, value)
+    dtype, combine = t.acc.dtype, t.acc.combine
+    value = p.exprs.expr(t.acc.value, tightness(combine, dtype))
+    return p.exprs.combine(combine, dtype, target, value)
 
 
 def _join(p: CStatements, t: _Total, value: str, pad: str) -> str:
@@ -223,21 +222,9 @@ def _lanes(p: CStatements, s: Reduce, totals: list[_Total], depth: int, first: s
         yield _join(p, t, f"tg_fold_{t.key}({t.lanes})", pad)
 
 
-def _finish(p: CStatements, s: Reduce, t: _Total) -> str:
-    """The result: the total with the start, which counts only when empty if it is neutral."""
+def _finish(p: CStatements, t: _Total) -> str:
+    """The start combined with the total."""
     acc = t.acc
-    init = p.exprs.expr(acc.init, ARGUMENT)
+    init = p.exprs.expr(acc.init, tightness(acc.combine, acc.dtype))
     total = f"tg_total_{t.key}(&{t.total}, {t.start})" if t.is_tree else t.total
-    if not is_neutral(acc):
-        plain = acc.dtype.is_float and acc.combine in (Combine.ADD, Combine.MUL)
-        init = p.exprs.expr(acc.init, PREFIX) if plain else init
-        return p.exprs.combine(acc.combine, acc.dtype, init, total)
-    sizes = [n for _, n in s.loops]
-    if any(n == 0 for n in sizes):
-        return init
-    if all(isinstance(n, int) for n in sizes):
-        return total
-    if t.is_tree:
-        return f"tg_total_{t.key}(&{t.total}, {init})"
-    tests = " && ".join(f"{p.exprs.index(n)} > 0" for n in sizes if not isinstance(n, int))
-    return f"{tests} ? {total} : {init}"
+    return p.exprs.combine(acc.combine, acc.dtype, init, total)

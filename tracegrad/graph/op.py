@@ -39,6 +39,7 @@ class Trait(Enum):
     READS_ONCE = auto()        # reads each element of its other operands once, in index order
     ZERO_PRESERVING = auto()   # f(0) == 0
     CHECKED = auto()           # may stop the call with an error at run time
+    HIDES = auto()             # its derivative is not that of its values, on purpose
     EFFECT = auto()            # kept even when its result is not used (debug.print)
     TRACED_ONLY = auto()       # legal only before functionalisation
     MULTI_OUTPUT_VIEW = auto()  # its results are several views of one operand (split, unbind)

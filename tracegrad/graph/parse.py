@@ -17,7 +17,8 @@ from tracegrad.types import TensorType
 def parse_graph(text: str) -> Graph:
     """The graph that `text` spells.  Types are taken from the text: `verify` checks them.
 
-    Knows the ops declared so far: import `tracegrad.ops` first.  Raises `ParseError` with line, column and a caret.
+    Knows the ops declared so far: import `tracegrad.ops` first.
+    Raises `ParseError` with line, column and a caret.
     """
     s = Scanner(text)
     graph = _graph(s)

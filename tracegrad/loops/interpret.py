@@ -18,13 +18,13 @@ import numpy as np
 from tracegrad.dims import Dim, Symbol, evaluate
 from tracegrad.dtypes import DType
 from tracegrad.errors import VerifyError
+from tracegrad.loops.combine import UFUNCS, identity
 from tracegrad.loops.ir import (
     Accumulator,
     Alloc,
     Apply,
     Cast,
     Check,
-    Combine,
     Const,
     Expr,
     For,
@@ -46,16 +46,6 @@ from tracegrad.loops.ir import (
 from tracegrad.loops.program import Buffer, Place, Program
 
 CHUNK = 1 << 17
-
-UFUNCS: dict[Combine, np.ufunc] = {
-    Combine.ADD: np.add,
-    Combine.MUL: np.multiply,
-    Combine.MAX: np.maximum,
-    Combine.MIN: np.minimum,
-    Combine.AND: np.bitwise_and,
-    Combine.OR: np.bitwise_or,
-}
-
 
 def run_kernel(kernel: Kernel, buffers: Mapping[str, np.ndarray]) -> int:
     """Run `kernel` on flat arrays by parameter name, written ones in place.
@@ -349,13 +339,13 @@ class _Machine:
             self.env[acc.name] = self.joined(acc, found)
 
     def joined(self, acc: Accumulator, partials: list[np.ndarray]) -> Any:
-        """The pieces of a reduction and its start; a sum's start of 0 counts only when empty."""
+        """The pieces of a reduction combined with its start."""
         init = self.value(acc.init)
         if not partials:
             return init
         ufunc = UFUNCS[acc.combine]
         total = ufunc.reduce(np.stack(partials, -1), axis=-1, dtype=acc.dtype.np)
-        return total if is_neutral(acc) else ufunc(init, total)
+        return ufunc(init, total)
 
     def gemm(self, stmt: Gemm) -> None:
         m, n, k = (int(self.dim(d)) for d in (stmt.m, stmt.n, stmt.k))
@@ -380,29 +370,6 @@ class _Machine:
                                   f"0..{memory.size - 1}")
             found.append(index * memory.lanes + own)
         return memory, found
-
-
-def is_neutral(acc: Accumulator) -> bool:
-    """Whether the start of a float sum is plain 0, which must not turn a sum of -0.0 into 0.0."""
-    return (acc.combine is Combine.ADD and acc.dtype.is_float
-            and isinstance(acc.init, Const) and acc.init.value == 0)
-
-
-def identity(combine: Combine, dtype: DType) -> np.generic:
-    """The value that leaves every other unchanged; -0.0 for float sums."""
-    if combine in (Combine.ADD, Combine.OR):
-        return dtype.np.type(-0.0 if dtype.is_float else 0)
-    if combine is Combine.MUL:
-        return dtype.np.type(1)
-    if dtype.is_bool:
-        return dtype.np.type(combine is not Combine.MAX)
-    if combine is Combine.AND:
-        return np.invert(dtype.np.type(0))
-    lowest = combine is Combine.MAX
-    if dtype.is_float:
-        return dtype.np.type(-np.inf if lowest else np.inf)
-    info = np.iinfo(dtype.np)
-    return dtype.np.type(info.min if lowest else info.max)
 
 
 def _cast(value: Any, dtype: DType) -> Any:

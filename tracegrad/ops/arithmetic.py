@@ -1,4 +1,4 @@
-"""Addition, multiplication and their kin; division in NumPy's five forms; integer arithmetic.
+"""Addition, multiplication and their kin; division in NumPy's five forms.
 
 On bool, addition is `or` and multiplication is `and`, as NumPy has it.
 Integer arithmetic wraps; integer division by zero gives 0.
@@ -6,23 +6,22 @@ Integer arithmetic wraps; integer division by zero gives 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracegrad import dtypes
-from tracegrad.graph.ir import Literal, Operand
+from tracegrad.graph.ir import Operand
 from tracegrad.graph.op import Trait
 from tracegrad.loops.ir import Intrinsic
 from tracegrad.ops.compare import AND, OR, eq, signbit
 from tracegrad.ops.pointwise import (
     FLAT,
     IDENTITY,
-    INTEGER_RESULT,
     NUMBERS,
     POSITIVE,
     REALS,
+    call,
     composite,
     pointwise,
 )
@@ -33,13 +32,6 @@ if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
 
 NONZERO = (REALS, POSITIVE)
-
-
-def call(name: str, arity: int, numpy: Callable[..., Any], helper: str = "") -> Intrinsic:
-    """An intrinsic spelled as a call of the C function ``tg_<helper>_<t>``."""
-    function = f"tg_{helper or name}_{{t}}"
-    args = ", ".join(f"{{{k}}}" for k in range(arity))
-    return Intrinsic(name, arity, numpy, f"{function}({args})", helpers=(function,))
 
 
 add = pointwise(
@@ -272,28 +264,4 @@ nextafter = pointwise(
     inplace=True,
     tg="nextafter",
     doc="Operand 0 moved by one unit in the last place; its derivative is that of operand 0.",
-)
-
-# ------------------------------------------------------------------------- number theory
-
-gcd = pointwise(
-    "gcd",
-    call("gcd", 2, np.gcd),
-    INTEGER_RESULT,
-    accepts=dtypes.INTEGERS,
-    numpy=(np.gcd,),
-    methods=("gcd",),
-    inplace=True,
-    tg="gcd",
-)
-
-lcm = pointwise(
-    "lcm",
-    call("lcm", 2, np.lcm),
-    INTEGER_RESULT,
-    accepts=dtypes.INTEGERS,
-    numpy=(np.lcm,),
-    methods=("lcm",),
-    inplace=True,
-    tg="lcm",
 )

@@ -11,9 +11,8 @@ from tracegrad import dtypes
 from tracegrad.dtypes import U8
 from tracegrad.graph.op import OpDef, Trait
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.arithmetic import call
 from tracegrad.ops.compare import AND, NOT, OR, XOR
-from tracegrad.ops.pointwise import INTEGER_RESULT, REALS, pointwise
+from tracegrad.ops.pointwise import INTEGER_RESULT, REALS, call, pointwise
 
 BITS = (dtypes.BOOL, *dtypes.INTEGERS)
 

@@ -80,7 +80,9 @@ def _transpose(
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
     out = [
-        Sample((random_array(rng, (3, 4), a),), CastAttrs(b)) for a in dtypes.ALL for b in dtypes.ALL
+        Sample((random_array(rng, (3, 4), a),), CastAttrs(b))
+        for a in dtypes.ALL
+        for b in dtypes.ALL
     ]
     return [*out, Sample((np.zeros((0, 2)),), CastAttrs(dtypes.F32))]
 

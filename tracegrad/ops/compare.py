@@ -11,7 +11,7 @@ from tracegrad import dtypes
 from tracegrad.dtypes import BOOL
 from tracegrad.graph.op import OpDef, Trait
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.pointwise import INTEGER_RESULT, pointwise
+from tracegrad.ops.pointwise import INTEGER_RESULT, call, pointwise
 
 
 def _comparison(
@@ -49,10 +49,9 @@ XOR = Intrinsic("bool_xor", 2, np.logical_xor, "{0} ^ {1}", precedence=7)
 
 
 def _truth(name: str, numpy: Callable[..., Any], on_bool: Intrinsic, symbol: str) -> OpDef:
-    text = f"(({{0}} != 0) {symbol} ({{1}} != 0))"
     return pointwise(
         name,
-        Intrinsic(name, 2, numpy, text.replace("{0}", "({0})").replace("{1}", "({1})")),
+        Intrinsic(name, 2, numpy, f"({{0}} != 0) {symbol} ({{1}} != 0)"),
         INTEGER_RESULT,
         by_kind={"b": on_bool},
         accepts=dtypes.ALL,
@@ -85,10 +84,9 @@ logical_not = pointwise(
 
 
 def _classify(name: str, numpy: Callable[..., Any]) -> OpDef:
-    helper = f"tg_{name}_{{t}}"
     return pointwise(
         name,
-        Intrinsic(name, 1, numpy, helper + "({0})", helpers=(helper,)),
+        call(name, 1, numpy),
         INTEGER_RESULT,
         accepts=dtypes.ALL,
         result=BOOL,
@@ -105,7 +103,7 @@ isfinite = _classify("isfinite", np.isfinite)
 
 signbit = pointwise(
     "signbit",
-    Intrinsic("signbit", 1, np.signbit, "tg_signbit_{t}({0})", helpers=("tg_signbit_{t}",)),
+    call("signbit", 1, np.signbit),
     INTEGER_RESULT,
     result=BOOL,
     traits=(Trait.CHEAP,),

@@ -38,7 +38,7 @@ FLAT: tuple[Partial | None, ...] = (None,)
 INTEGER_RESULT = "the result is not a real number"
 
 # A copy, so that results never share memory with operands; scalars stay scalars.
-IDENTITY = Intrinsic("positive", 1, lambda x: np.array(x)[()], "+{0}", precedence=14)
+IDENTITY = Intrinsic("positive", 1, lambda x: np.array(x)[()], "{0}")
 
 
 def common_shape(name: str, types: Sequence[TensorType]) -> Shape:
@@ -191,8 +191,14 @@ def random_array(
     return np.asarray(rng.uniform(lo, hi, shape), dtype.np)
 
 
+def call(name: str, arity: int, numpy: Callable[..., Any], function: str = "") -> Intrinsic:
+    """An intrinsic spelled as a call of the library's C function ``tg_<function>_<t>``."""
+    function = f"{function or name}_{{t}}"
+    args = ", ".join(f"{{{k}}}" for k in range(arity))
+    return Intrinsic(name, arity, numpy, f"tg_{function}({args})", helpers=(function,))
+
+
 def scalar(op: OpDef, dtype: DType, *args: Expr) -> Apply:
-    """The scalar expression of an elementwise op, for lowerings; not of bool operands where the
-    op has another intrinsic for them."""
+    """The scalar expression of an elementwise op, for lowerings."""
     assert op.intrinsic is not None
-    return Apply(op.intrinsic, args, dtype)
+    return Apply(op.by_kind.get(args[0].dtype.kind, op.intrinsic), args, dtype)

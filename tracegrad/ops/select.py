@@ -12,9 +12,9 @@ from tracegrad.dtypes import BOOL
 from tracegrad.errors import DTypeError
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Partial, Partials, Point, Sample, Trait, declare
-from tracegrad.loops.ir import Intrinsic, Select
+from tracegrad.loops.ir import Select
 from tracegrad.ops.compare import AND, OR, eq, ge, gt, isnan, le, logical_and, logical_or, lt
-from tracegrad.ops.pointwise import common_dtype, common_shape, pointwise, random_array
+from tracegrad.ops.pointwise import call, common_dtype, common_shape, pointwise, random_array
 from tracegrad.types import TensorType
 
 if TYPE_CHECKING:
@@ -90,15 +90,9 @@ def _halved(b: GraphBuilder, t: Operand, out: Operand, x: Operand, y: Operand) -
     return where(b, eq(b, x, y), mul(b, t, 0.5), t)  # type: ignore[no-any-return]
 
 
-def _call(name: str, arity: int, numpy: Any) -> Intrinsic:
-    helper = f"tg_{name}_{{t}}"
-    args = ", ".join(f"{{{k}}}" for k in range(arity))
-    return Intrinsic(name, arity, numpy, f"{helper}({args})", helpers=(helper,))
-
-
 maximum = pointwise(
     "maximum",
-    _call("max", 2, np.maximum),
+    call("max", 2, np.maximum),
     (
         lambda b, t, out, x, y: dropped(b, lt(b, x, y), _halved(b, t, out, x, y)),
         lambda b, t, out, x, y: dropped(b, gt(b, x, y), _halved(b, t, out, x, y)),
@@ -114,7 +108,7 @@ maximum = pointwise(
 
 minimum = pointwise(
     "minimum",
-    _call("min", 2, np.minimum),
+    call("min", 2, np.minimum),
     (
         lambda b, t, out, x, y: dropped(b, gt(b, x, y), _halved(b, t, out, x, y)),
         lambda b, t, out, x, y: dropped(b, lt(b, x, y), _halved(b, t, out, x, y)),
@@ -141,7 +135,7 @@ def _first_wins(compare: Any, keeps: bool) -> Partial:
 
 fmax = pointwise(
     "fmax",
-    _call("fmax", 2, np.fmax),
+    call("fmax", 2, np.fmax),
     (_first_wins(ge, True), _first_wins(ge, False)),
     by_kind={"b": OR},
     accepts=dtypes.ALL,
@@ -154,7 +148,7 @@ fmax = pointwise(
 
 fmin = pointwise(
     "fmin",
-    _call("fmin", 2, np.fmin),
+    call("fmin", 2, np.fmin),
     (_first_wins(le, True), _first_wins(le, False)),
     by_kind={"b": AND},
     accepts=dtypes.ALL,
@@ -170,7 +164,7 @@ fmin = pointwise(
 
 clamp_min = pointwise(
     "clamp_min",
-    _call("clamp_min", 2, np.maximum),
+    call("clamp_min", 2, np.maximum),
     (
         lambda b, t, out, x, lo: kept(b, ge(b, x, lo), t),
         lambda b, t, out, x, lo: kept(b, lt(b, x, lo), t),
@@ -185,7 +179,7 @@ clamp_min = pointwise(
 
 clamp_max = pointwise(
     "clamp_max",
-    _call("clamp_max", 2, np.minimum),
+    call("clamp_max", 2, np.minimum),
     (
         lambda b, t, out, x, hi: kept(b, le(b, x, hi), t),
         lambda b, t, out, x, hi: kept(b, gt(b, x, hi), t),
@@ -205,7 +199,7 @@ def _clip(x: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
 
 clip = pointwise(
     "clip",
-    _call("clip", 3, _clip),
+    call("clip", 3, _clip),
     (
         lambda b, t, out, x, lo, hi: kept(b, logical_and(b, ge(b, x, lo), le(b, x, hi)), t),
         lambda b, t, out, x, lo, hi: kept(b, logical_and(b, lt(b, x, lo), lt(b, lo, hi)), t),

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
 from tracegrad.dtypes import FLOATS, I32, I64
 from tracegrad.errors import DTypeError
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import OpDef, Partial, Partials, Point, Sample, Trait, declare
 from tracegrad.loops.ir import Apply, Intrinsic
-from tracegrad.ops.arithmetic import add, call, div, mul, neg, sub
+from tracegrad.ops.arithmetic import add, mul, neg, sub
 from tracegrad.ops.compare import le
-from tracegrad.ops.pointwise import POSITIVE, REALS, Domain, common_shape, composite, pointwise, random_array
+from tracegrad.ops.pointwise import (
+    POSITIVE,
+    REALS,
+    Domain,
+    call,
+    common_shape,
+    composite,
+    pointwise,
+    random_array,
+)
 from tracegrad.ops.select import dropped
 from tracegrad.ops.transcendental import exp, libm, tanh
 from tracegrad.types import TensorType
@@ -120,7 +128,10 @@ def _silu_slope(b: GraphBuilder, t: Operand, out: Operand, x: Operand) -> Operan
 
 
 silu = _activation(
-    "silu", call("silu", 1, lambda x: x * _sigmoid(x)), _silu_slope, zero=True,
+    "silu",
+    call("silu", 1, lambda x: x * _sigmoid(x)),
+    _silu_slope,
+    zero=True,
     doc="x * sigmoid(x).",
 )
 
@@ -199,7 +210,7 @@ def _ldexp(x: Any, n: Any) -> Any:
     return np.ldexp(x, np.clip(n, -5000, 5000).astype(np.int32))
 
 
-_LDEXP = Intrinsic("ldexp", 2, _ldexp, "tg_ldexp_{t}({0}, {1})", helpers=("tg_ldexp_{t}",))
+_LDEXP = call("ldexp", 2, _ldexp)
 
 
 def _ldexp_at(

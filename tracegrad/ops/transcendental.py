@@ -11,9 +11,18 @@ import numpy as np
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import OpDef, Partial, Trait
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.arithmetic import add, call, div, mul, neg, sub
+from tracegrad.ops.arithmetic import add, div, mul, neg, sub
 from tracegrad.ops.compare import eq, ge, logical_and, ne
-from tracegrad.ops.pointwise import NUMBERS, POSITIVE, REALS, UNIT, Domain, composite, pointwise
+from tracegrad.ops.pointwise import (
+    NUMBERS,
+    POSITIVE,
+    REALS,
+    UNIT,
+    Domain,
+    call,
+    composite,
+    pointwise,
+)
 from tracegrad.ops.select import dropped, kept, where, zero_of
 
 if TYPE_CHECKING:
@@ -91,7 +100,7 @@ def _power_y(b: GraphBuilder, t: Operand, out: Operand, x: Operand, y: Operand) 
 
 power = pointwise(
     "power",
-    Intrinsic("power", 2, np.power, "tg_power_{t}({0}, {1})", helpers=("tg_power_{t}",)),
+    call("power", 2, np.power),
     (_power_x, _power_y),
     by_kind={"f": libm("pow", 2, np.power)},
     accepts=NUMBERS,
@@ -105,9 +114,7 @@ power = pointwise(
 
 # --------------------------------------------------------------------- exponentials, logarithms
 
-exp = _unary(
-    "exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out)
-)
+exp = _unary("exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out))
 
 exp2 = _unary(
     "exp2",
@@ -305,9 +312,7 @@ arcsinh = _unary(
 arccosh = _unary(
     "acosh",
     libm("acosh", 1, np.arccosh),
-    lambda b, t, out, x: div(
-        b, t, mul(b, sqrt(b, sub(b, x, 1.0)), sqrt(b, add(b, x, 1.0)))
-    ),
+    lambda b, t, out, x: div(b, t, mul(b, sqrt(b, sub(b, x, 1.0)), sqrt(b, add(b, x, 1.0)))),
     (1.2, 4.0),
 )
 

@@ -22,7 +22,8 @@ from tracegrad.graph.op import (
 from tracegrad.graph.storage import (
     Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, Unfold, View,
 )
-from tracegrad.loops.ir import Combine, Expr
+from tracegrad.loops.ir import Apply, Combine, Expr, LoopTag
+from tracegrad.ops.arithmetic import add
 from tracegrad.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -192,10 +193,15 @@ def _emit_copy(lb: Any, attrs: SlicesAttrs, outs: Any, base: Any, src: Any) -> N
 
 
 def _emit_add(lb: Any, attrs: SlicesAttrs, outs: Any, base: Any, src: Any) -> None:
-    from tracegrad.loops.ir import LoopTag
-
-    tag = LoopTag.PARALLEL if attrs.view.is_injective(attrs.shape) else LoopTag.SERIAL
-    with lb.loops(attrs.view.shape(attrs.shape), tag) as index:
+    part = attrs.view.shape(attrs.shape)
+    if attrs.view.is_injective(attrs.shape):
+        with lb.loops(part) as index:
+            value, flat = src(index), attrs.view.flat(attrs.shape, index)
+            assert add.intrinsic is not None
+            outs[0].store_flat(flat, Apply(
+                add.intrinsic, (outs[0].load_flat(flat), value), outs[0].type.dtype))
+        return
+    with lb.loops(part, LoopTag.SERIAL) as index:
         value = src(index)
         outs[0].update_flat(attrs.view.flat(attrs.shape, index), Combine.ADD, value)
 
@@ -256,7 +262,7 @@ stop_gradient = declare(
     name="stop_gradient", infer=lambda a, x: x, reference=lambda a, x: x,
     derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
     lowering=Point(lambda lb, a, out, index, x: x(index)),
-    traits=frozenset({Trait.CHEAP}),
+    traits=frozenset({Trait.CHEAP, Trait.HIDES}),
     samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
     doc="Operand 0 with no gradient.")
 
@@ -265,7 +271,7 @@ graft = declare(
     derivative=Rules(lambda b, a, cts, outs, xs: (None, cts[0]),
                      lambda b, a, ts, outs, xs: (ts[1],)),
     lowering=Point(lambda lb, a, out, index, value, path: value(index)),
-    traits=frozenset({Trait.CHEAP}),
+    traits=frozenset({Trait.CHEAP, Trait.HIDES}),
     samples=lambda rng: [Sample((rng.standard_normal((2, 3)), rng.standard_normal((2, 3))))],
     doc="The value of operand 0; the gradient goes to operand 1 only.")
 

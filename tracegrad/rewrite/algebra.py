@@ -16,7 +16,18 @@ from tracegrad.ops.compare import eq, logical_and, logical_not, logical_or, ne
 from tracegrad.ops.select import fmax, fmin, maximum, minimum, where
 from tracegrad.ops.views import copy
 from tracegrad.rewrite.pattern import (
-    ProducerOf, Rule, computed, filled, fits, is_value, is_zero, made_by, other_operand, rule, same, splat,
+    ProducerOf,
+    Rule,
+    computed,
+    filled,
+    fits,
+    is_value,
+    is_zero,
+    made_by,
+    other_operand,
+    rule,
+    same,
+    splat,
 )
 
 

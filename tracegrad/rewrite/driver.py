@@ -110,7 +110,10 @@ class Rewriter(GraphBuilder):
         self._depth = 0
 
     def producer_of(self, x: Operand) -> Node | None:
-        return self._makers.get(x) if isinstance(x, Value) else None
+        """The node that made `x`.  Not of nodes recorded with gradients off: what a rule put in
+        their place would let a gradient through."""
+        node = self._makers.get(x) if isinstance(x, Value) else None
+        return node if node is not None and node.grad else None
 
     def emit(self, op: OpDef, operands: Sequence[Operand | bool | int | float],
              attrs: Attrs | None = None, *, hint: str = "", regions: tuple[Graph, ...] = (),

@@ -26,7 +26,9 @@ def _is_reduction(op: OpDef) -> bool:
 
 @rule(when=_is_reduction)
 def reduce_nothing(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
-    """A reduction over no axes: the operand."""
+    """A reduction over no axes: the operand.
+
+    Exact but for ``sum`` of -0.0, which is 0.0 where the loop starts from 0."""
     return node.operands[0] if not _axes(node) else None
 
 
@@ -46,7 +48,7 @@ def reduce_of_reduction(b: GraphBuilder, node: Node, producer_of: ProducerOf) ->
 def reduce_unit_axes(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
     """A reduction over axes of size 1 only: a reshape.
 
-    Exact but for ``sum`` of -0.0, which may be 0.0 where the loop starts from 0."""
+    Exact but for ``sum`` of -0.0, which is 0.0 where the loop starts from 0."""
     x = node.operands[0]
     if any(x.shape[k] != 1 for k in _axes(node)):
         return None

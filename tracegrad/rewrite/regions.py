@@ -6,7 +6,17 @@ from math import gcd
 
 from tracegrad.dims import Dim, add, is_at_most, is_equal, mul, product
 from tracegrad.graph.storage import (
-    Geometry, Index, Item, NewAxis, Permute, Pick, Reshape, Span, Step, View, dense_strides,
+    Geometry,
+    Index,
+    Item,
+    NewAxis,
+    Permute,
+    Pick,
+    Reshape,
+    Span,
+    Step,
+    View,
+    dense_strides,
 )
 from tracegrad.types import Shape
 

@@ -15,13 +15,29 @@ from tracegrad.graph.storage import View
 from tracegrad.ops.arithmetic import add, neg, sub
 from tracegrad.ops.create import full
 from tracegrad.ops.views import (
-    add_slices, as_strided, as_view, copy_slices, transpose_view,
+    add_slices,
+    as_strided,
+    as_view,
+    copy_slices,
+    transpose_view,
 )
 from tracegrad.rewrite.pattern import (
-    ProducerOf, Rule, filled, fits, is_zero, made_by, rule, same, splat,
+    ProducerOf,
+    Rule,
+    filled,
+    fits,
+    is_zero,
+    made_by,
+    rule,
+    same,
+    splat,
 )
 from tracegrad.rewrite.regions import (
-    are_disjoint, is_bijective, is_whole, narrowed, reads_same,
+    are_disjoint,
+    is_bijective,
+    is_whole,
+    narrowed,
+    reads_same,
 )
 from tracegrad.types import Shape
 
@@ -50,6 +66,13 @@ def _base(b: GraphBuilder, node: Node) -> Operand:
 def _slices(op: OpDef, b: GraphBuilder, base: Operand, src: Operand, node: Node) -> Operand:
     """A slices op over the region of `node`."""
     return b.emit(op, (base, src), node.attrs)  # type: ignore[no-any-return]
+
+
+def _read(b: GraphBuilder, x: Operand, view: View, node: Node) -> Operand:
+    """`x` through `view`, of the type of the result of `node`."""
+    if isinstance(x, Literal):
+        return filled(b, x, node.result.shape)
+    return as_view(b, x, *view.steps)
 
 
 def _written(x: Operand, producer_of: ProducerOf) -> Node | None:
@@ -101,7 +124,7 @@ def read_of_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Opera
     if reads_same(region, _view(node), base):
         return _source(b, inner)
     rest = narrowed(region, _view(node), base)
-    return None if rest is None else as_view(b, _source(b, inner), *rest.steps)
+    return None if rest is None else _read(b, _source(b, inner), rest, node)
 
 
 @rule(as_strided)
@@ -111,7 +134,7 @@ def read_past_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Ope
     inner = _written(node.operands[0], producer_of)
     if inner is None or not are_disjoint(_view(inner), _view(node), inner.result.shape):
         return None
-    return as_view(b, _base(b, inner), *_view(node).steps)
+    return _read(b, _base(b, inner), _view(node), node)
 
 
 # ------------------------------------------------------------------------------- replacing

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from tracegrad import source
+from tracegrad.codegen.unit import SourceUnit
 from tracegrad.errors import NoCompilerWarning, OptionError, PerformanceWarning, ToolchainError
 from tracegrad.loops.program import Place, Program
 from tracegrad.options import Options
@@ -22,11 +23,9 @@ from tracegrad.runtime.launch import NativeEngine, bind_launcher, bind_python, l
 from tracegrad.runtime.reference import ReferenceEngine
 from tracegrad.runtime.toolchain import Compiler, build_flags, build_shared, find_compiler
 
-ENTRY = "entry"  # int entry(void *const *bufs, void *ws)
 
-
-def load(program: Program, unit_text: str, options: Options) -> Executable:
-    """What runs `program`, whose C text with the shim is `unit_text`.
+def load(program: Program, unit: SourceUnit, options: Options) -> Executable:
+    """What runs `program`; `unit` is its C source with the shim (``render(..., shim=True)``).
 
     ``options.backend == "numpy"``, or no compiler, gives the reference interpreter (the second
     with one `NoCompilerWarning` per process).
@@ -36,16 +35,16 @@ def load(program: Program, unit_text: str, options: Options) -> Executable:
         OptionError: a backend that this module does not serve.
     """
     if options.backend == "numpy":
-        return _reference(program, unit_text)
+        return _reference(program, unit.text)
     if options.backend != "c":
         raise OptionError(f"backend={options.backend!r} does not run on this processor")
     compiler = find_compiler()
     if compiler is not None:
-        return _native(program, unit_text, options, compiler)
+        return _native(program, unit, options, compiler)
     if options.strict:
         raise ToolchainError("no C compiler was found", remedy=_NO_COMPILER)
     _warn_no_compiler(os.getpid())
-    return _reference(program, unit_text)
+    return _reference(program, unit.text)
 
 
 _NO_COMPILER = (
@@ -85,16 +84,12 @@ def _python_binder(program: Program, engine: NativeEngine | ReferenceEngine):  #
     return partial(bind_python, engine, program, inputs, outputs)
 
 
-def _native(
-    program: Program, unit_text: str, options: Options, compiler: Compiler
-) -> Executable:
-    flags = build_flags(
-        compiler, fastmath=options.fastmath, statements=unit_text.count(";")
-    )
-    path = build_library(unit_text, flags, compiler, program)
+def _native(program: Program, unit: SourceUnit, options: Options, compiler: Compiler) -> Executable:
+    flags = build_flags(compiler, fastmath=options.fastmath, statements=unit.statements)
+    path = build_library(unit.text, flags, compiler, program)
     try:
         library = ctypes.CDLL(path)
-        entry = ctypes.cast(getattr(library, ENTRY), ctypes.c_void_p).value
+        entry = ctypes.cast(getattr(library, unit.entry), ctypes.c_void_p).value
     except (OSError, AttributeError) as error:
         raise ToolchainError(
             f"the library that was built does not load: {error}",
@@ -103,10 +98,10 @@ def _native(
         ) from error
     assert entry is not None, "a symbol that was found has an address"
     blas.connect(library)
-    externals = tuple(np.ascontiguousarray(b.data) for b in external_constants(program))
+    externals = tuple(np.ascontiguousarray(b.data) for b in unit.external_constants)
     engine = NativeEngine(entry, program.arena_nbytes, externals)
     kind, binder = _binder(program, engine, entry, externals, compiler, options)
-    return Executable(program, unit_text, kind, engine, binder, path)
+    return Executable(program, unit.text, kind, engine, binder, path)
 
 
 def _binder(  # type: ignore[no-untyped-def]
@@ -130,9 +125,7 @@ def _binder(  # type: ignore[no-untyped-def]
     outputs = tuple(leaf_of(b) for b in program.at(Place.OUTPUT))
 
     def bind(accepts: Sequence[Accept], returns: Sequence[Returns]):  # type: ignore[no-untyped-def]
-        return bind_launcher(
-            module, program, entry, inputs, outputs, accepts, returns, externals
-        )
+        return bind_launcher(module, program, entry, inputs, outputs, accepts, returns, externals)
 
     return "launcher", bind
 
@@ -179,7 +172,3 @@ def _explain(error: ToolchainError, unit_text: str, program: Program) -> Toolcha
         loc=None if kernel is None else kernel.loc,
         remedy=f"The C text is kept in {error.source}." if error.source else error.remedy,
     )
-
-
-def external_constants(program: Program) -> tuple:
-    return ()

@@ -161,8 +161,10 @@ class ResultTarget:
         self.writer.lb.store(self.buffer, flat, value)
 
     def load(self, index: Sequence[Dim]) -> Load:
-        name = self.writer.param(self.value, Access.INOUT)
-        return Load(name, flat_index(self.type.shape, index), self.value.dtype)
+        return self.load_flat(flat_index(self.type.shape, index))
+
+    def load_flat(self, flat: Dim) -> Load:
+        return Load(self.writer.param(self.value, Access.INOUT), flat, self.value.dtype)
 
     def update(self, index: Sequence[Dim], combine: Combine, value: Expr) -> None:
         self.update_flat(flat_index(self.type.shape, index), combine, value)

@@ -99,13 +99,15 @@ def truth(trace: Trace, x: Arg) -> Arg:
 # ------------------------------------------------------------------------------------ writes
 
 
-def check_target(trace: Trace, target: Tracer, operands: Sequence[Any] = ()) -> None:
+def check_target(trace: Trace, target: Tracer, operands: Sequence[Any] = (), *,
+                 allow_overlap: bool = False) -> None:
     """Refusals that come before shapes and dtypes: read-only arrays, creation kinds, overlap."""
     trace.place()
     if target.readonly:
         raise ValueArgumentError("output array is read-only", kind="read_only",
                                  loc=source.here(), remedy="Write a copy of it: x.copy().")
-    trace.check_write(target, [x for x in operands if isinstance(x, (Tracer, Literal))])
+    trace.check_write(target, [x for x in operands if isinstance(x, (Tracer, Literal))],
+                      allow_overlap=allow_overlap)
 
 
 def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
@@ -119,9 +121,9 @@ def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
     check_target(trace, target, args)
     name = op.name
     op, ins, out = loop_of(trace, op, args, dtype)
-    _check_cast(trace, name, out, target.element_type, casting)
+    check_cast(trace, name, out, target.element_type, casting)
     shape = broadcast_shapes(*map(shape_of, args), *([] if where is None else [shape_of(where)]))
-    _check_fits(trace, name, shape, target.shape)
+    check_fits(trace, name, shape, target.shape)
     if where is None and out is target.element_type:
         trace.write(target, op, prepared(trace, args, ins, target.shape))
         return target
@@ -136,9 +138,9 @@ def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
     return store(trace, target, value)
 
 
-def store(trace: Trace, target: Tracer, value: Arg) -> Tracer:
+def store(trace: Trace, target: Tracer, value: Arg, *, allow_overlap: bool = False) -> Tracer:
     """``target[...] = value`` with any conversion of dtype; the shape must broadcast."""
-    check_target(trace, target, (value,))
+    check_target(trace, target, (value,), allow_overlap=allow_overlap)
     shape = shape_of(value)
     while len(shape) > len(target.shape) and shape[0] == 1:
         shape = shape[1:]
@@ -151,14 +153,14 @@ def store(trace: Trace, target: Tracer, value: Arg) -> Tracer:
     if isinstance(x, Tracer) and x.concrete is not None and x.concrete.ndim == 0:
         x = Literal(x.concrete.item(), x.element_type)
     if isinstance(x, Literal):
-        trace.write(target, full, (), full.attrs(target.shape, x))
+        trace.write(target, full, (), full.attrs(target.shape, x), allow_overlap=allow_overlap)
         return target
     known = target.concrete is not None and x.concrete is not None
     trace.write(target, copy_op, (broadcast(trace, x, target.shape, known),))
     return target
 
 
-def _check_cast(trace: Trace, name: str, out: DType, to: DType, casting: str) -> None:
+def check_cast(trace: Trace, name: str, out: DType, to: DType, casting: str) -> None:
     if trace.face.numpy_scalars:  # type: ignore[attr-defined]
         if not np.can_cast(out.np, to.np, casting):  # type: ignore[arg-type]
             public = _numpy_name(name)
@@ -180,7 +182,7 @@ def _numpy_name(name: str) -> str:
     return ufunc.__name__ if ufunc is not None else name
 
 
-def _check_fits(trace: Trace, name: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+def check_fits(trace: Trace, name: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     if shape == target or broadcast_to_target(shape, target):
         return
     if trace.face.numpy_scalars:  # type: ignore[attr-defined]

@@ -9,12 +9,12 @@ axes where the arrays stood, or first when a slice, ``...`` or ``None`` separate
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tracegrad import dtypes, source
+from tracegrad import source
 from tracegrad.dtypes import BOOL, I64
 from tracegrad.errors import DataDependentShapeError, IndexingError
 from tracegrad.graph.ir import Literal
@@ -27,80 +27,25 @@ INVALID = ("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`
            "boolean arrays are valid indices")
 
 
-@dataclass(frozen=True, slots=True)
-class At:
-    """An integer-array index on the axis that the k-th `Span` of the basic part keeps."""
-
-    index: Tracer | Literal
-    axis: int  # of the indexed tensor, for messages
-    size: int
+MASK_REMEDY = ("Use np.where(mask, x, 0) to keep the shape, np.sum(x, where=mask) to reduce, or a "
+               "mask that does not depend on traced values.")
 
 
 @dataclass(slots=True)
 class Parsed:
-    """`items` is the basic part, one item an axis of the tensor plus new axes.
+    """`items` is the basic part: one item for each axis of the tensor, and new axes.
 
-    `arrays[k]` is the array index on result axis k of the basic part.  `first` is the result
-    axis where the broadcast index axes go (0 when the arrays are separated).
-    `mask`: the index is one traced boolean array over the leading `mask_rank` axes.
+    `arrays[k]` is the array index (not negative, i64) of axis k of the basic part's result.
+    `separated`: NumPy puts the index axes first.  `scalar`: integers for all axes.
+    `mask` is a traced boolean array over axes `mask_at`, ... of the basic part's result.
     """
 
-    items: tuple[Item, ...]
-    arrays: dict[int, At]
+    items: list[Item] = field(default_factory=list)
+    arrays: dict[int, Tracer | Literal] = field(default_factory=dict)
     separated: bool = False
+    scalar: bool = False
     mask: Tracer | None = None
-    only_ints: bool = False
-
-
-def parse(trace: Trace, x: Tracer, key: Any) -> Parsed:
-    """`key` for a tensor like `x`.  Raises IndexingError in NumPy's words."""
-    entries = _expand(trace, x, key)
-    items: list[Item] = []
-    arrays: dict[int, At] = {}
-    kinds: list[str] = []  # of each entry: "array", "int" (counts as one beside arrays), "other"
-    axis = position = 0
-    mask: Tracer | None = None
-    for entry in entries:
-        if entry is None:
-            items.append(NewAxis())
-            kinds.append("other")
-            position += 1
-        elif isinstance(entry, _Flag):
-            items.append(NewAxis())
-            kinds.append("array")
-            index = trace.concrete(np.zeros(1 if entry.value else 0, np.int64))
-            arrays[position] = At(index, -1, 1)
-            position += 1
-        elif isinstance(entry, slice):
-            items.append(_span(trace, entry, x.shape[axis]))
-            kinds.append("other")
-            axis, position = axis + 1, position + 1
-        elif isinstance(entry, int):
-            items.append(Pick(_wrap(trace, entry, axis, x.shape[axis])))
-            kinds.append("int")
-            axis += 1
-        else:
-            assert isinstance(entry, Tracer)
-            if entry.element_type is BOOL:
-                mask = entry
-                items.extend(Span(0, n) for n in entry.shape)
-                axis, position = axis + len(entry.shape), position + len(entry.shape)
-            else:
-                arrays[position] = At(_checked(trace, entry, axis, x.shape[axis]), axis,
-                                      x.shape[axis])
-                items.append(Span(0, x.shape[axis]))
-                axis, position = axis + 1, position + 1
-            kinds.append("array")
-    only_ints = bool(kinds) and all(k == "int" for k in kinds) or (
-        not kinds and not x.shape and isinstance(key, tuple) and not key)
-    return Parsed(tuple(items), arrays, _separated(kinds), mask, only_ints)
-
-
-def _separated(kinds: list[str]) -> bool:
-    if "array" not in kinds:
-        return False
-    where = [k for k, kind in enumerate(kinds) if kind != "other"]
-    return where[-1] - where[0] + 1 != len(where)
+    mask_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,148 +55,148 @@ class _Flag:
     value: bool
 
 
-def _expand(trace: Trace, x: Tracer, key: Any) -> list[Any]:
-    """Entries that cover every axis: ints, slices, None, `_Flag`, index tracers; known masks
-    become integer arrays."""
+def parse(trace: Trace, x: Tracer, key: Any) -> Parsed:
+    """`key` for a tensor like `x`.  Raises IndexingError in NumPy's words."""
     raw = list(key) if isinstance(key, tuple) else [key]
-    out: list[Any] = []
-    dots = -1
-    used = 0
-    for entry in raw:
-        if entry is Ellipsis:
-            if dots >= 0:
-                raise IndexingError("an index can only have a single ellipsis ('...')",
-                                    loc=source.here())
-            dots = len(out)
-            continue
-        for part in _entry(trace, x, entry, used):
-            out.append(part)
-            if isinstance(part, Tracer) and part.element_type is BOOL:
-                used += len(part.shape)
-            elif part is not None and not isinstance(part, _Flag):
-                used += 1
-    rank = len(x.shape)
-    if used > rank:
-        raise _too_many(trace, rank, used)
-    fill = [slice(None)] * (rank - used)
-    at = len(out) if dots < 0 else dots
-    if fill and at < len(out):
-        # Masks before the dots were checked against their own axes; those after need a second look.
-        out = out[:at] + fill + out[at:]
-    else:
-        out = out[:at] + fill + out[at:]
+    entries = _fill(trace, [e if e is Ellipsis else _entry(trace, e) for e in raw], len(x.shape))
+    out = Parsed()
+    kinds: list[str] = []
+    axis = 0
+    for entry in entries:
+        kinds.append(_add(trace, x, out, entry, axis))
+        axis += _axes_used(entry)
+    where = [k for k, kind in enumerate(kinds) if kind != "basic"]
+    if "array" in kinds:
+        out.separated = where[-1] - where[0] + 1 != len(where)
+    out.scalar = all(k == "int" for k in kinds) and Ellipsis not in [
+        e for e in raw if not isinstance(e, (Tracer, np.ndarray, list))]
+    if out.mask is not None and out.arrays:
+        raise DataDependentShapeError(
+            "a traced boolean mask together with other index arrays is not supported",
+            loc=source.here(), remedy=MASK_REMEDY)
     return out
 
 
-def _too_many(trace: Trace, rank: int, used: int) -> IndexingError:
-    return IndexingError(
-        f"too many indices for array: array is {rank}-dimensional, but {used} were indexed",
-        loc=source.here(), kind=None if _numpy(trace) else "out_of_bounds")
+def _fill(trace: Trace, entries: list[Any], rank: int) -> list[Any]:
+    """Entries for every axis: the ellipsis, or the end, stands for full slices."""
+    dots = [k for k, e in enumerate(entries) if e is Ellipsis]
+    if len(dots) > 1:
+        raise IndexingError("an index can only have a single ellipsis ('...')", loc=source.here())
+    at = dots[0] if dots else len(entries)
+    rest = [e for e in entries if e is not Ellipsis]
+    used = sum(map(_axes_used, rest))
+    if used > rank:
+        raise IndexingError(
+            f"too many indices for array: array is {rank}-dimensional, but {used} were indexed",
+            loc=source.here(), kind=_kind(trace))
+    return [*rest[:at], *[slice(None)] * (rank - used), *rest[at:]]
+
+
+def _axes_used(entry: Any) -> int:
+    if entry is None or isinstance(entry, _Flag):
+        return 0
+    if isinstance(entry, Tracer) and entry.element_type is BOOL:
+        return len(entry.shape)
+    return 1
+
+
+def _kind(trace: Trace) -> str | None:
+    return None if _numpy(trace) else "out_of_bounds"
 
 
 def _numpy(trace: Trace) -> bool:
     return trace.face.numpy_scalars  # type: ignore[attr-defined, no-any-return]
 
 
-def _entry(trace: Trace, x: Tracer, entry: Any, used: int) -> list[Any]:
+def _entry(trace: Trace, entry: Any) -> Any:
+    """An int, slice, None, `_Flag`, or a tracer of integers or bools."""
     if entry is None or isinstance(entry, slice):
-        return [entry]
+        return entry
     if isinstance(entry, (bool, np.bool_)):
-        return [_Flag(bool(entry))]
+        return _Flag(bool(entry))
     if isinstance(entry, (int, np.integer)):
-        return [int(entry)]
-    if isinstance(entry, (list, tuple, range)):
-        entry = list(entry)
-        if not entry:
-            entry = np.zeros(0, np.int64)
-        elif not any(isinstance(e, Tracer) for e in _leaves(entry)):
-            entry = _array(entry)
-    if isinstance(entry, np.ndarray):
-        entry = _array(entry)
-        if entry.ndim == 0:
-            return [_Flag(bool(entry)) if entry.dtype == bool else int(entry)]
-        given: Any = trace.concrete(entry) if _is_constant(trace, entry) else as_arg(trace, entry)
-    elif isinstance(entry, (Tracer, list)):
-        given = as_arg(trace, entry)
-    elif hasattr(entry, "__index__"):
-        return [operator.index(entry)]
-    else:
-        raise IndexingError(INVALID, loc=source.here())
-    return _array_entry(trace, x, given, used)
+        return int(entry)
+    if isinstance(entry, (list, tuple, range, np.ndarray, Tracer)):
+        return _array_entry(trace, _index_array(trace, entry))
+    refuse = getattr(entry, "refuse", None)
+    if callable(refuse):
+        refuse()
+    if hasattr(entry, "__index__"):
+        return operator.index(entry)
+    raise IndexingError(INVALID, loc=source.here())
 
 
-def _is_constant(trace: Trace, entry: np.ndarray) -> bool:
-    """Index arrays written out as lists are constants; real ndarrays are looked up."""
-    return entry.base is _FROM_LIST
+def _index_array(trace: Trace, entry: Any) -> Tracer | Literal:
+    if isinstance(entry, (Tracer, np.ndarray)):
+        return as_arg(trace, entry)  # type: ignore[return-value]
+    from tracegrad.trace.creation import array
+
+    if len(entry) == 0:
+        return trace.concrete(np.zeros(np.shape(entry), np.int64))
+    return array(list(entry))
 
 
-class _Marked(np.ndarray):
-    pass
-
-
-_FROM_LIST: Any = object()
-
-
-def _leaves(entry: Any) -> Any:
-    for e in entry:
-        if isinstance(e, (list, tuple)):
-            yield from _leaves(e)
-        else:
-            yield e
-
-
-def _array(entry: Any) -> np.ndarray:
-    try:
-        array = np.asarray(entry)
-    except ValueError:
-        raise IndexingError(INVALID, loc=source.here()) from None
-    if array.size == 0 and isinstance(entry, list):
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "biu":
-        raise IndexingError("arrays used as indices must be of integer (or boolean) type",
-                            loc=source.here())
-    return array
-
-
-def _array_entry(trace: Trace, x: Tracer, given: Any, used: int) -> list[Any]:
-    if isinstance(given, Literal):
-        return [_Flag(bool(given.value)) if given.dtype is BOOL else int(given.value)]
-    kind = given.element_type
+def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
+    kind = given.dtype if isinstance(given, Literal) else given.element_type
     if kind is not BOOL and not kind.is_integer:
         raise IndexingError("arrays used as indices must be of integer (or boolean) type",
                             loc=source.here())
+    if isinstance(given, Literal):
+        return _Flag(bool(given.value)) if kind is BOOL else int(given.value)
     known = given.concrete
-    if kind is not BOOL:
-        return [int(known)] if known is not None and known.ndim == 0 else [given]
-    if known is None:
-        if not given.shape:
-            raise DataDependentShapeError(
-                "the shape of a result would depend on a traced bool used as an index",
-                loc=source.here(), remedy=MASK_REMEDY)
-        return [given]
-    if known.ndim == 0:
-        return [_Flag(bool(known))]
-    _check_mask(x, known.shape, used)
-    return [trace.concrete(i) for i in np.nonzero(known)]
+    if known is not None and known.ndim == 0:
+        return _Flag(bool(known)) if kind is BOOL else int(known)
+    if kind is BOOL and not given.shape:
+        raise DataDependentShapeError(
+            "the shape of a result would depend on a traced bool used as an index",
+            loc=source.here(), remedy=MASK_REMEDY)
+    return given
 
 
-MASK_REMEDY = ("Use np.where(mask, x, 0) to keep the shape, np.sum(x, where=mask) to reduce, or a "
-               "mask that does not depend on traced values.")
+def _add(trace: Trace, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
+    """Append one entry to `out`; says whether it counts as basic, int or array."""
+    at = sum(not isinstance(i, Pick) for i in out.items)
+    if entry is None:
+        out.items.append(NewAxis())
+        return "basic"
+    if isinstance(entry, slice):
+        out.items.append(_span(trace, entry, x.shape[axis]))
+        return "basic"
+    if isinstance(entry, int):
+        out.items.append(Pick(_wrap(trace, entry, axis, x.shape[axis])))
+        return "int"
+    if isinstance(entry, _Flag):
+        out.items.append(NewAxis())
+        out.arrays[at] = trace.concrete(np.zeros(1 if entry.value else 0, np.int64))
+    elif entry.element_type is BOOL:
+        _add_mask(trace, x, out, entry, axis, at)
+    else:
+        out.items.append(Span(0, x.shape[axis]))
+        out.arrays[at] = checked(trace, entry, axis, x.shape[axis])
+    return "array"
 
 
-def _check_mask(x: Tracer, shape: tuple[int, ...], used: int) -> None:
-    own = x.shape[used:used + len(shape)]
-    for k, (n, m) in enumerate(zip(own, shape, strict=False)):
+def _add_mask(trace: Trace, x: Tracer, out: Parsed, mask: Tracer, axis: int, at: int) -> None:
+    for k, (n, m) in enumerate(zip(x.shape[axis:], mask.shape, strict=False), axis):
         if n != m:
             raise IndexingError(
-                f"boolean index did not match indexed array along axis {used + k}; size of axis is "
+                f"boolean index did not match indexed array along axis {k}; size of axis is "
                 f"{n} but size of corresponding boolean axis is {m}", loc=source.here())
+    out.items.extend(Span(0, n) for n in mask.shape)
+    if mask.concrete is not None:
+        for k, index in enumerate(np.nonzero(mask.concrete)):
+            out.arrays[at + k] = trace.concrete(index)
+        return
+    if out.mask is not None:
+        raise DataDependentShapeError("two traced boolean masks in one index are not supported",
+                                      loc=source.here(), remedy=MASK_REMEDY)
+    out.mask, out.mask_at = mask, at
 
 
 def _wrap(trace: Trace, at: int, axis: int, size: int) -> int:
     if not -size <= at < size:
         raise IndexingError(bounds_message(WrapAttrs(size, axis), at), loc=source.here(),
-                            kind=None if _numpy(trace) else "out_of_bounds")
+                            kind=_kind(trace))
     return at + size if at < 0 else at
 
 
@@ -273,7 +218,7 @@ def _span(trace: Trace, s: slice, size: int) -> Span:
     return Span(start, count, step) if count else Span(0, 0)
 
 
-def _checked(trace: Trace, index: Tracer, axis: int, size: int) -> Tracer | Literal:
+def checked(trace: Trace, index: Tracer, axis: int, size: int) -> Tracer | Literal:
     """The index made not negative; checked now when known, else when the kernel runs."""
     attrs = WrapAttrs(size, axis)
     known = index.concrete
@@ -282,7 +227,7 @@ def _checked(trace: Trace, index: Tracer, axis: int, size: int) -> Tracer | Lite
         wrong = (wide < -size) | (wide >= size)
         if wrong.any():
             raise IndexingError(bounds_message(attrs, wide[wrong][0]), loc=source.here(),
-                                kind=None if _numpy(trace) else "out_of_bounds")
+                                kind=_kind(trace))
         return trace.concrete(np.where(wide < 0, wide + size, wide))
     return trace.apply(wrap_index, (index,), attrs)  # type: ignore[no-any-return]
 
@@ -298,51 +243,55 @@ def is_whole(x: Tracer, parsed: Parsed) -> bool:
 
 
 def get(trace: Trace, x: Tracer, key: Any) -> Any:
-    """``x[key]``: a view, a scalar (Array face, integers only), or a copy by gather."""
+    """``x[key]``: a view, a scalar (Array face, integers only), or a copy by gather.
+
+    With a traced boolean mask the shape would depend on values: the result can only be computed
+    with elementwise and written back through the same mask.
+    """
     from tracegrad.trace.masked import MaskedRead
 
     x = trace.lift(x)
-    if x.scalar and key not in ((), Ellipsis) if not isinstance(key, (Tracer, np.ndarray)) else False:
-        _refuse_scalar(key)
     trace.place()
+    if x.scalar and not (isinstance(key, tuple) and not key) and key is not Ellipsis \
+            and key is not None:
+        raise IndexingError("invalid index to scalar variable.", loc=source.here())
     parsed = parse(trace, x, key)
     if parsed.mask is not None:
         return MaskedRead(trace, x, parsed)
     if not parsed.arrays:
-        step = Index(parsed.items)
-        if parsed.only_ints and _numpy(trace):
-            return trace.read(x, step, scalar=True)
-        if x.scalar:
-            return trace.read(x, step)
-        return trace.view(x, step, origin="slice" if not parsed.only_ints else "select")
-    part, index, order = gathered_axes(trace, x, parsed)
-    rank = len(broadcast_shapes(*(shape_of(i) for i in index)))
+        return _basic(trace, x, parsed)
+    part, index = gathered_axes(trace, x, parsed)
+    rank = len(shape_of(index[0]))
     out = trace.apply(gather, (part, *index),
                       scalar=_numpy(trace) and rank == 0 and len(part.shape) == len(index))
     back = result_order(parsed, rank, len(part.shape) - len(index))
     if back == tuple(range(len(back))):
         return out
-    strides = tuple(out.layout.stride[k] for k in back)
-    return trace.read(out, Permute(back), layout=strides)
+    return trace.read(out, Permute(back), layout=tuple(out.layout.stride[k] for k in back))
 
 
-def _refuse_scalar(key: Any) -> None:
-    raise IndexingError("invalid index to scalar variable.", loc=source.here())
+def _basic(trace: Trace, x: Tracer, parsed: Parsed) -> Tracer:
+    step = Index(tuple(parsed.items))
+    if parsed.scalar and _numpy(trace):
+        return trace.read(x, step, scalar=True)
+    if x.scalar:
+        return trace.read(x, step)
+    return trace.view(x, step, origin="select" if parsed.scalar else "slice")
 
 
 def gathered_axes(trace: Trace, x: Tracer, parsed: Parsed
-                  ) -> tuple[Tracer, list[Tracer | Literal], tuple[int, ...]]:
+                  ) -> tuple[Tracer, list[Tracer | Literal]]:
     """The basic part as a view with the indexed axes moved to the front, and the indices with
-    one shape; the last result is the order of the moved axes."""
-    part = x if is_whole(x, parsed) else trace.view(x, Index(parsed.items), origin="slice")
+    one shape."""
+    part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")
     axes = sorted(parsed.arrays)
     order = (*axes, *(k for k in range(len(part.shape)) if k not in parsed.arrays))
     if order != tuple(range(len(order))):
         part = trace.view(part, Permute(order), origin="permute")
-    given = [parsed.arrays[k].index for k in axes]
+    given = [parsed.arrays[k] for k in axes]
     shape = _index_shape(given)
     known = is_known(given)
-    return part, [broadcast(trace, cast(trace, i, I64), shape, known) for i in given], order
+    return part, [broadcast(trace, cast(trace, i, I64), shape, known) for i in given]
 
 
 def _index_shape(given: list[Tracer | Literal]) -> tuple[int, ...]:
@@ -365,18 +314,9 @@ def result_order(parsed: Parsed, index_rank: int, rest: int) -> tuple[int, ...]:
 
 def _first(parsed: Parsed) -> int:
     """Result axes before the first index (an int beside arrays counts as one)."""
-    before = 0
     position = 0
     for item in parsed.items:
-        if isinstance(item, Pick):
-            break
-        if position in parsed.arrays:
+        if isinstance(item, Pick) or position in parsed.arrays:
             break
         position += 1
-        before += 1
-    return before
-
-
-def dtype_of_index() -> dtypes.DType:
-    """Indices are int64."""
-    return I64
+    return position

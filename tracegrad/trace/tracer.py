@@ -99,7 +99,8 @@ class Trace:
     """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
 
     `lookup_array` answers an ndarray of the user's that meets a traced value with its tracer
-    (a capture), or None when its origin is unknown.
+    (a capture), or None when its origin is unknown; `check_outside` sees the target of every
+    write of a tracked value; `names` is what the user's names mean (`substitute.Substitution`).
     """
 
     name: str
@@ -110,6 +111,8 @@ class Trace:
     open: bool = True
     captures: dict[Memory, Capture] = field(default_factory=dict)
     lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
+    check_outside: Callable[[Tracer, bool], None] | None = None
+    names: Any = None
     _families: dict[object, object] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)
@@ -284,6 +287,8 @@ class Trace:
             self._promote(target.memory)
         tracked = self._use(op, [x for x in xs if x is not target]) or (
             STATE.grad and target.alias.requires_grad)
+        if self.check_outside is not None:
+            self.check_outside(target, tracked)
         handle = self.handle(target)
         given = [self.operand(x) for x in xs]
         if isinstance(op.lowering, Decompose):

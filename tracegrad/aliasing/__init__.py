@@ -1,0 +1,1 @@
+"""Traced graph to functional graph."""

@@ -1,0 +1,1 @@
+"""Functional graph to functional graph with derivatives."""

@@ -1,0 +1,37 @@
+"""Replaces `transform` nodes by the joint graphs of their regions, innermost first."""
+
+from __future__ import annotations
+
+from tracegrad.autodiff.jvp import jvp_graph
+from tracegrad.autodiff.vjp import vjp_graph
+from tracegrad.graph.builder import GraphBuilder
+from tracegrad.graph.ir import Graph, Node, Operand, Value
+from tracegrad.graph.walk import copy_node, rebuild, replay
+from tracegrad.ops.control import TransformAttrs, transform
+
+
+def expand_transforms(graph: Graph) -> Graph:
+    """The functional graph with every transform written out; the graph itself if it has none."""
+    if not any(node.op is transform for node in graph.nodes):
+        return graph
+    return rebuild(graph, _expand)
+
+
+def _expand(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
+            ) -> Operand | tuple[Operand, ...]:
+    if node.op is not transform:
+        return copy_node(b, node, operands)  # type: ignore[return-value]
+    joint = differentiate(node)
+    env: dict[Value, Operand] = dict(zip(joint.inputs, operands, strict=True))
+    return replay(joint, b, env)
+
+
+def differentiate(node: Node) -> Graph:
+    """The joint graph that a transform node stands for."""
+    attrs = node.attrs
+    assert isinstance(attrs, TransformAttrs)
+    region = expand_transforms(node.regions[0])
+    if attrs.kind == "jvp":
+        return jvp_graph(region, attrs.wrt)
+    seeds = [1.0 if k in attrs.seeds else None for k in range(len(region.outputs))]
+    return vjp_graph(region, attrs.wrt, seeds=seeds if attrs.seeds else None)

@@ -1,0 +1,197 @@
+"""Renders a program as one C translation unit and its header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import jinja2
+
+from tracegrad.codegen.c import CKernel, place, print_c_kernel
+from tracegrad.codegen.c_family import CNames, literal, pointer
+from tracegrad.codegen.c_library import with_dependencies
+from tracegrad.dims import format_dim
+from tracegrad.errors import VerifyError
+from tracegrad.loops.ir import Access, Kernel
+from tracegrad.loops.program import Buffer, Launch, Place, Program
+
+EMBED_LIMIT = 1024
+"""Elements up to which a constant is always part of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUnit:
+    """C source.
+
+    `entry` is the shim's name when there is one, else the typed function's; `header` declares
+    the typed function; `external_constants` are buffers the caller passes after the outputs;
+    `uses_blas` says that the unit has the `tg_blas_*` pointers.
+    """
+
+    text: str
+    entry: str
+    header: str
+    external_constants: tuple[Buffer, ...]
+    uses_blas: bool = False
+    statements: int = 0
+
+
+def render(program: Program, *, shim: bool, embed_all: bool) -> SourceUnit:
+    """The unit of `program`.
+
+    `shim` adds ``int tg_entry(void *const *bufs, void *ws)`` with bufs = inputs, outputs,
+    external constants.  `embed_all` makes the text stand alone: every constant inside, no BLAS
+    pointers (exported code); otherwise constants beyond `EMBED_LIMIT` elements are passed.
+    """
+    return _Unit(program, shim, embed_all).render()
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("tracegrad.codegen", "templates"),
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True, autoescape=False)
+
+
+class _Unit:
+    def __init__(self, program: Program, shim: bool, embed_all: bool) -> None:
+        self.program = program
+        self.shim = shim
+        self.embed_all = embed_all
+        self.globals = CNames({"tg_entry"})
+        self.entry = self.globals.fresh(program.name)
+        constants = program.at(Place.CONSTANT)
+        self.external = tuple(b for b in constants if not self.is_embedded(b))
+        self.embedded = tuple(b for b in constants if self.is_embedded(b))
+        self.params = (*program.at(Place.INPUT), *program.at(Place.OUTPUT), *self.external)
+        self.names: dict[str, str] = {}
+        for b in self.embedded:
+            self.names[b.name] = self.globals.fresh(f"{self.entry}_{b.hint or b.name}")
+        self.kernels = self.print_kernels()
+        self.locals = CNames(self.globals.taken)
+        for b in (*self.params, *program.at(Place.ARENA)):
+            self.names[b.name] = self.locals.fresh(b.hint or b.name)
+
+    def is_embedded(self, b: Buffer) -> bool:
+        assert b.data is not None, "a constant buffer has data"
+        return self.embed_all or b.data.size <= EMBED_LIMIT
+
+    def print_kernels(self) -> dict[Kernel, CKernel]:
+        """Each distinct kernel once; a param is `restrict` if no launch makes it overlap."""
+        buffers = {b.name: b for b in self.program.buffers}
+        distinct: dict[Kernel, set[str]] = {}
+        for step in self.program.steps:
+            overlapping = distinct.setdefault(step.kernel, set())
+            overlapping |= overlaps(step, buffers)
+        printed = {}
+        for kernel, overlapping in distinct.items():
+            restrict = frozenset(p.name for p in kernel.params) - overlapping
+            printed[kernel] = print_c_kernel(kernel, self.globals.fresh(kernel.name),
+                                             restrict=restrict, blas=not self.embed_all)
+        return printed
+
+    def render(self) -> SourceUnit:
+        functions = with_dependencies(
+            name for k in self.kernels.values() for name in k.functions)
+        uses_blas = any(f.name == "blas" for f in functions)
+        kernels = [k.text for k in self.kernels.values()]
+        text = _environment().get_template("unit.c.j2").render(
+            name=self.entry, functions=[f.text for f in functions], kernels=kernels,
+            constants=[self.constant(b) for b in self.embedded], arguments=self.arguments(),
+            has_status=any(k.has_status for k in self.kernels.values()),
+            locals=list(self.arena_pointers()), launches=list(self.launches()),
+            shim=self.shim, shim_arguments=self.shim_arguments())
+        header = _environment().get_template("unit.h.j2").render(
+            name=self.entry, upper=self.entry.upper(), arguments=self.arguments(),
+            arena_nbytes=self.program.arena_nbytes, params=[self.documented(b) for b in
+                                                            self.params],
+            checks=[comment_text(c.message) for c in self.program.checks])
+        return SourceUnit(text, "tg_entry" if self.shim else self.entry, header, self.external,
+                          uses_blas, sum(k.count("\n") for k in kernels))
+
+    def is_const(self, b: Buffer) -> bool:
+        return b.place is Place.CONSTANT or (b.place is Place.INPUT and not b.written)
+
+    def arguments(self) -> str:
+        args = [pointer(b.dtype, self.names[b.name], const=self.is_const(b))
+                for b in self.params]
+        return ", ".join([*args, "void *ws"])
+
+    def shim_arguments(self) -> str:
+        return ", ".join([*(f"bufs[{k}]" for k in range(len(self.params))), "ws"])
+
+    def documented(self, b: Buffer) -> str:
+        role = {Place.INPUT: "in, out" if b.written else "in", Place.OUTPUT: "out",
+                Place.CONSTANT: "constant"}[b.place]
+        shape = ", ".join(map(format_dim, b.shape)) if b.shape else format_dim(b.size)
+        return f"{self.names[b.name]}: {b.dtype}[{shape}], {role}"
+
+    def constant(self, b: Buffer) -> str:
+        assert b.data is not None, "a constant buffer has data"
+        values = [literal(v, b.dtype)[0] for v in b.data.reshape(-1).tolist()] or ["0"]
+        lines = [""]
+        for v in values:
+            if len(lines[-1]) + len(v) > 92:
+                lines.append("")
+            lines[-1] += f"{v}, "
+        rows = "\n".join("  " + line.rstrip() for line in lines)
+        return f"static const {b.dtype.c} {self.names[b.name]}[{len(values)}] = {{\n{rows}\n}};"
+
+    def arena_pointers(self) -> Iterator[str]:
+        used = {a for step in self.program.steps for a in step.args}
+        for b in self.program.at(Place.ARENA):
+            if b.name in used:
+                place_of = f"(void *)((char *)ws + {b.offset})" if b.offset else "ws"
+                yield f"{pointer(b.dtype, self.names[b.name], const=False)} = {place_of};"
+
+    def launches(self) -> Iterator[str]:
+        shown = ""
+        for step in self.program.steps:
+            if step.loc is not None and place(step.loc) != shown:
+                shown = place(step.loc)
+                yield f"/* {shown} */"
+            kernel = self.kernels[step.kernel]
+            call = f"{kernel.name}({', '.join(map(self.argument, step.args))})"
+            if kernel.has_status:
+                yield f"status = {call};"
+                yield f"if (status != 0) return {step.check_base} + status;"
+            else:
+                yield f"{call};"
+
+    def argument(self, name: str) -> str:
+        if name not in self.names:
+            raise VerifyError(f"program {self.program.name}: no buffer {name}")
+        return self.names[name]
+
+
+def comment_text(text: str) -> str:
+    """`text` made safe inside a C comment."""
+    plain = re.sub(r"\s+", " ", text).encode("ascii", "replace").decode()
+    return plain.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+
+
+def overlaps(step: Launch, buffers: dict[str, Buffer]) -> set[str]:
+    """The params of a launch whose memory another param also covers, one of the two written."""
+    found: set[str] = set()
+    bound = list(zip(step.kernel.params, (buffers[a] for a in step.args), strict=True))
+    for i, (p, a) in enumerate(bound):
+        for q, b in bound[:i]:
+            written = p.access is not Access.IN or q.access is not Access.IN
+            if written and _share(a, b):
+                found |= {p.name, q.name}
+    return found
+
+
+def _share(a: Buffer, b: Buffer) -> bool:
+    if a is b:
+        return True
+    if a.place is not Place.ARENA or b.place is not Place.ARENA:
+        return False
+    assert isinstance(a.size, int) and isinstance(b.size, int), "arena sizes are known"
+    return (a.offset < b.offset + b.size * b.dtype.nbytes
+            and b.offset < a.offset + a.size * a.dtype.nbytes)
+
+

@@ -1,0 +1,1 @@
+"""The tensor IR: values, nodes, graphs, views as values, text."""

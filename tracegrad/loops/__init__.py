@@ -1,0 +1,1 @@
+"""The lowered IR: scalar statements over flat buffers; knows nothing of tensors."""

@@ -1,0 +1,85 @@
+"""The ordered passes from a traced graph to something that runs: the compiler's contents page.
+
+    traced      what the user wrote, views and writes included
+    functional  aliasing resolved                       aliasing.functionalize
+    joint       transforms written out as graphs        autodiff.expand
+    optimized   simplified, grafts dropped              rewrite
+    scheduled   kernels, buffers, launches              schedule
+    source      C text                                  codegen
+    built       a callable                              runtime
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tracegrad.aliasing.functionalize import functionalize
+from tracegrad.autodiff.expand import expand_transforms
+from tracegrad.codegen.unit import SourceUnit, render
+from tracegrad.graph.ir import Graph
+from tracegrad.options import Options
+from tracegrad.rewrite.cleanup import drop_grafts
+from tracegrad.rewrite.driver import simplify
+from tracegrad.runtime.artifact import Executable
+from tracegrad.runtime.cpu import load
+from tracegrad.schedule.plan import Plan, make_plan
+
+GRAPH_STAGES = ("traced", "functional", "joint", "optimized")
+STAGES = (*GRAPH_STAGES, "scheduled", "source")
+
+
+def functional(traced: Graph, options: Options) -> Graph:
+    """Aliasing resolved; raises ViewMutationError where PyTorch's rules forbid the program."""
+    return functionalize(traced, exact_views=options.views == "exact")
+
+
+def joint(graph: Graph) -> Graph:
+    """Value and gradients as one graph."""
+    return expand_transforms(graph)
+
+
+def optimize(graph: Graph) -> Graph:
+    """Simplified once gradients have been taken, so that grafts have served."""
+    return simplify(drop_grafts(graph))
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One traced graph on its way down; each stage is made when it is first asked for.
+
+    `results` are the outputs of the traced graph that the caller wants as arrays; the others
+    are handles that the caller rebuilds from its own arrays.
+    """
+
+    traced: Graph
+    options: Options
+
+    @cached_property
+    def functional(self) -> Graph:
+        return functional(self.traced, self.options)
+
+    @cached_property
+    def joint(self) -> Graph:
+        return joint(self.functional)
+
+    @cached_property
+    def optimized(self) -> Graph:
+        return optimize(self.joint)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.optimized)
+
+    @cached_property
+    def unit(self) -> SourceUnit:
+        """The translation unit that is built for calls from Python."""
+        return render(self.plan.program, shim=True, embed_all=False)
+
+    @cached_property
+    def executable(self) -> Executable:
+        return load(self.plan.program, self.unit, self.options)
+
+    def graph(self, stage: str) -> Graph:
+        """The graph of one of `GRAPH_STAGES`."""
+        return getattr(self, stage)  # type: ignore[no-any-return]

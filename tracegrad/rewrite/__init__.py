@@ -1,0 +1,1 @@
+"""Functional graph to smaller functional graph."""

@@ -1,0 +1,1 @@
+"""Functional graph to a plan of kernels."""

@@ -1,0 +1,1 @@
+"""User code to traced graph."""

@@ -1,0 +1,338 @@
+"""Traced code runs under substituted names: `np.zeros`, `math.sin`, `range`, the user's helpers.
+
+Nothing in the process is patched.  A user function is rebuilt over a dictionary whose lookups
+substitute by the *identity* of what they find, so that every spelling of an import works, and
+record what they find as a capture or guard.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tracegrad import source
+from tracegrad.errors import CaptureError
+from tracegrad.trace.captures import Captures
+from tracegrad.trace.guards import (
+    ABSENT,
+    Attribute,
+    Cell,
+    Constant,
+    Global,
+    Item,
+    Path,
+    same_keys,
+    same_value,
+)
+from tracegrad.trace.substitute_code import is_callee, is_user_path, outside_write
+from tracegrad.trace.substitute_containers import GuardedDict, GuardedList
+from tracegrad.trace.substitute_objects import (
+    ModuleProxy,
+    is_proxied,
+    object_proxy,
+    shadow_class,
+    unwrap_proxy,
+)
+from tracegrad.trace.substitute_table import Callee, find_callee, find_function, wrap_installed
+from tracegrad.trace.tracer import Tracer
+
+_VALUES = (int, float, complex, str, bytes, type(None), np.generic, np.dtype, range, slice,
+           type(...), type(NotImplemented))
+
+
+class Namespace(dict):  # type: ignore[type-arg]
+    """The globals of rebuilt functions of one module.
+
+    Every instruction that loads a global from a dict subclass goes through ``__getitem__``;
+    class bodies read the storage itself, which therefore holds a copy.
+    """
+
+    __slots__ = ("base", "sub", "cache")
+
+    def __init__(self, sub: Substitution, base: dict[str, Any]) -> None:
+        super().__init__(base)
+        self.base = base
+        self.sub = sub
+        self.cache: dict[str, tuple[Any, Any]] = {}
+        super().__setitem__("__builtins__", sub.builtins)
+
+    def __getitem__(self, name: str) -> Any:
+        raw = self.base.get(name, ABSENT)
+        found = self.cache.get(name)
+        if found is None or found[0] is not raw:
+            found = (raw, self._find(name, raw))
+            self.cache[name] = found
+        value = found[1]
+        if type(value) is Callee:
+            frame = sys._getframe(1)
+            if is_callee(frame.f_code, frame.f_lasti):
+                return value.substitute
+            return value.real
+        return value
+
+    def _find(self, name: str, raw: Any) -> Any:
+        if not self.sub.is_open:
+            return self.base[name] if raw is not ABSENT else vars(builtins)[name]
+        path = Global(self.base, name, self._prefix())
+        if raw is ABSENT:
+            value = vars(builtins)[name]  # a KeyError becomes the NameError of plain Python
+            self.sub.captures.guard(path, ABSENT)
+            return self.sub.builtin(value)
+        return self.sub.read(path, raw)
+
+    def _prefix(self) -> str:
+        return "" if self.base is self.sub.home else str(self.base.get("__name__", ""))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self.base else default
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise CaptureError(f"globals()[{name!r}] is assigned in traced code",
+                           kind="outside_write", loc=source.here(),
+                           remedy="Return the value from the function.")
+
+    def __delitem__(self, name: str) -> None:
+        self[name] = None
+
+
+class Substitution:
+    """What names mean in one outermost trace, and in the traces nested in it."""
+
+    def __init__(self, captures: Captures) -> None:
+        self.captures = captures
+        self.is_open = True
+        self.home: dict[str, Any] | None = None
+        self.builtins = dict(vars(builtins), __import__=self._import)
+        self._spaces: dict[int, Namespace] = {}
+        # id -> (original, substitute); the original is kept alive so that ids stay its own.
+        self._done: dict[int, tuple[Any, Any]] = {}
+        self._originals: dict[int, Any] = {}
+        captures.places.append(self._globals)
+
+    # -- reading
+
+    def read(self, path: Path, raw: Any) -> Any:
+        """What traced code sees for `raw`, found at `path`; records the capture or guard."""
+        if isinstance(raw, Tracer) or not self.is_open:
+            return raw
+        if isinstance(raw, np.ndarray):
+            return self.captures.array(path, raw)
+        if isinstance(raw, _VALUES):
+            return self.captures.value(path, raw)
+        kind = type(raw)
+        if kind in (list, dict) or kind is tuple or (isinstance(raw, tuple)
+                                                     and hasattr(kind, "_make")):
+            return self._container(path, raw)
+        if isinstance(raw, (set, frozenset)):
+            self.captures.guard(path, frozenset(raw), _same_set)
+            return raw
+        self.captures.guard(path, raw, operator.is_)
+        return self.substitute(path, raw)
+
+    def substitute(self, path: Path, raw: Any) -> Any:
+        """What traced code sees for a function, class, module or other object."""
+        found = self._done.get(id(raw))
+        if found is not None:
+            return found[1]
+        value = self._make(path, raw)
+        self._remember(raw, value)
+        return value
+
+    def builtin(self, value: Any) -> Any:
+        """A builtin by its substitute, if it has one."""
+        return find_callee(value) or find_function(value) or value
+
+    def call(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+        """`function`, which the caller holds, as traced code would see it."""
+        return self.substitute(  # type: ignore[no-any-return]
+            Constant(function, name or getattr(function, "__name__", "function")), function)
+
+    def original(self, value: Any) -> Any:
+        """The user's object behind a substitute; other values unchanged."""
+        value = unwrap_proxy(value)
+        found = self._originals.get(id(value))
+        return value if found is None else found
+
+    def _remember(self, raw: Any, value: Any) -> None:
+        self._done[id(raw)] = (raw, value)
+        if value is not raw:
+            self._originals[id(value)] = raw
+
+    # -- by kind
+
+    def _make(self, path: Path, raw: Any) -> Any:
+        found = find_callee(raw)
+        if found is not None:
+            return found
+        function = find_function(raw)
+        if function is not None:
+            return function
+        if isinstance(raw, FunctionType):
+            return self._function(path, raw)
+        if isinstance(raw, ModuleType):
+            return ModuleProxy(self, raw, path)
+        if isinstance(raw, MethodType):
+            return self._method(path, raw)
+        if isinstance(raw, functools.partial):
+            return self._partial(path, raw)
+        if isinstance(raw, functools._lru_cache_wrapper):
+            inner = raw.__wrapped__
+            return self.substitute(Attribute(path, "__wrapped__"), inner)
+        if isinstance(raw, type):
+            return shadow_class(self, path, raw)
+        return object_proxy(self, path, raw) if is_proxied(raw) else raw
+
+    def _container(self, path: Path, raw: Any) -> Any:
+        found = self._done.get(id(raw))
+        if found is not None:
+            return found[1]
+        if _is_plain(raw):
+            self.captures.guard(path, tuple(raw) if type(raw) is list else
+                                dict(raw) if type(raw) is dict else raw, _same_contents)
+            self._remember(raw, raw)
+            return raw
+        keys = tuple(raw) if isinstance(raw, dict) else tuple(range(len(raw)))
+        self.captures.guard(path, (type(raw), keys), same_keys)
+        if isinstance(raw, tuple):
+            items = [self.read(Item(path, k), raw[k]) for k in keys]
+            value: Any = tuple(items) if type(raw) is tuple else type(raw)._make(items)
+            self._remember(raw, value)
+            return value
+        value = GuardedDict(raw, self) if isinstance(raw, dict) else GuardedList(raw, self)
+        self._remember(raw, value)  # before its elements, which may lead back to it
+        value.fill((k, self.read(Item(path, k), raw[k])) for k in keys)
+        return value
+
+    def _function(self, path: Path, raw: FunctionType) -> Any:
+        code = raw.__code__
+        if type(raw.__globals__) is Namespace:
+            return raw
+        if not is_user_path(code.co_filename) and not isinstance(path, Constant):
+            return wrap_installed(raw)
+        written = outside_write(code)
+        if written is not None:
+            return _refusing(raw, *written)
+        return self.rebuild(path, raw)
+
+    def rebuild(self, path: Path, raw: FunctionType) -> FunctionType:
+        """The function over substituted globals, cells, defaults and attributes."""
+        closure = raw.__closure__
+        cells = tuple(self._cell(c) for c in closure) if closure is not None else None
+        space = self.namespace(raw.__globals__)
+        new = FunctionType(raw.__code__, space, raw.__name__, None, cells)
+        self._remember(raw, new)  # before cells are filled, which may hold the function itself
+        if closure is not None:
+            assert cells is not None
+            for name, old, cell in zip(raw.__code__.co_freevars, closure, cells, strict=True):
+                if cell is not old:
+                    cell.cell_contents = self.read(Cell(old, name), old.cell_contents)
+        if raw.__defaults__:
+            where = Attribute(path, "__defaults__")
+            new.__defaults__ = tuple(self.read(Item(where, k), x)
+                                     for k, x in enumerate(raw.__defaults__))
+        if raw.__kwdefaults__:
+            where = Attribute(path, "__kwdefaults__")
+            new.__kwdefaults__ = {k: self.read(Item(where, k), x)
+                                  for k, x in raw.__kwdefaults__.items()}
+        new.__qualname__, new.__doc__, new.__module__ = (
+            raw.__qualname__, raw.__doc__, raw.__module__)
+        for name, value in raw.__dict__.items():
+            new.__dict__[name] = (value if name == "__wrapped__"
+                                  else self.read(Attribute(path, name), value))
+        return new
+
+    def _cell(self, cell: CellType) -> CellType:
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return cell  # set later by its owner
+        return cell if isinstance(content, type) and not isinstance(content, Tracer) and \
+            is_user_class(content) else CellType()
+
+    def namespace(self, base: dict[str, Any]) -> Namespace:
+        """The substituted globals over `base`."""
+        if type(base) is Namespace:
+            return base
+        space = self._spaces.get(id(base))
+        if space is None:
+            if self.home is None:
+                self.home = base
+            space = self._spaces[id(base)] = Namespace(self, base)
+        return space
+
+    def _method(self, path: Path, raw: MethodType) -> Any:
+        function = self.substitute(Attribute(path, "__func__"), raw.__func__)
+        owner = raw.__self__
+        if not isinstance(owner, type):
+            owner = self.substitute(Attribute(path, "__self__"), owner)
+        return MethodType(function, owner)
+
+    def _partial(self, path: Path, raw: functools.partial[Any]) -> Any:
+        args = [self.read(Item(Attribute(path, "args"), k), x) for k, x in enumerate(raw.args)]
+        keywords = {k: self.read(Item(Attribute(path, "keywords"), k), x)
+                    for k, x in raw.keywords.items()}
+        function = self.read(Attribute(path, "func"), raw.func)
+        if type(function) is Callee:
+            function = function.substitute
+        return functools.partial(function, *args, **keywords)
+
+    def _import(self, name: str, globals: Any = None, locals: Any = None,
+                fromlist: Any = (), level: int = 0) -> Any:
+        base = globals.base if type(globals) is Namespace else globals
+        module = builtins.__import__(name, base, locals, fromlist or (), level)
+        if not self.is_open:
+            return module
+        return self.substitute(Constant(module, module.__name__), module)
+
+    def _globals(self) -> Iterator[tuple[Path, Any]]:
+        for space in self._spaces.values():
+            for name, value in list(space.base.items()):
+                if isinstance(value, np.ndarray):
+                    yield Global(space.base, name, space._prefix()), value
+
+
+def is_user_class(kind: type) -> bool:
+    """Whether a class is defined in the user's code."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    if kind.__module__ == "builtins":
+        return False
+    return file is None and module is not None and kind.__module__ == "__main__" \
+        or (is_user_path(file) if file else module is None)
+
+
+def _is_plain(raw: Any) -> bool:
+    """Whether a container holds numbers, strings and containers of them only."""
+    items = raw.values() if isinstance(raw, dict) else raw
+    return all(isinstance(x, _VALUES) or (type(x) is tuple and _is_plain(x)) for x in items)
+
+
+def _same_contents(found: Any, expected: Any) -> bool:
+    if isinstance(expected, tuple) and type(found) is list:
+        return len(found) == len(expected) and all(map(same_value, found, expected))
+    return same_value(found, expected)
+
+
+def _same_set(found: Any, expected: Any) -> bool:
+    return isinstance(found, (set, frozenset)) and frozenset(found) == expected
+
+
+def _refusing(raw: FunctionType, what: str, loc: source.SourceLoc) -> Callable[..., Any]:
+    @functools.wraps(raw)
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise CaptureError(
+            f"{raw.__name__} assigns the {what}, which a traced function cannot do",
+            kind="outside_write", loc=loc,
+            remedy="Return the value instead, or keep it in an array that is written in place.")
+    del refuse.__wrapped__
+    return refuse
+
+
+__all__ = ["Namespace", "Substitution", "is_user_class"]

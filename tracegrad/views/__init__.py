@@ -1,0 +1,1 @@
+"""What tracer and aliasing pass share: families, versions, creation kinds, legality."""
