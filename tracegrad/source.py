@@ -68,11 +68,16 @@ def here() -> SourceLoc | None:
 
 def of_frame(frame: FrameType) -> SourceLoc:
     """The place `frame` is executing."""
-    code, at = frame.f_code, frame.f_lasti
-    key = (code, at)
+    return at(frame, frame.f_lasti)
+
+
+def at(frame: FrameType, lasti: int) -> SourceLoc:
+    """The place of instruction `lasti` of `frame` (a traceback's ``tb_lasti``)."""
+    code = frame.f_code
+    key = (code, lasti)
     found = _cache.get(key)
     if found is None:
-        line, end_line, col, end_col = _position(code, at, frame.f_lineno)
+        line, end_line, col, end_col = _position(code, lasti, frame.f_lineno)
         if end_line != line:
             end_col = 10**6
         found = SourceLoc(code.co_filename, line, col, end_col, code.co_qualname)

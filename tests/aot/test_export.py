@@ -226,6 +226,22 @@ def test_two_exports_link_into_one_program(tmp_path):
     assert subprocess.run([tmp_path / "both"]).returncode == 0
 
 
+def has_sanitizers(folder):
+    (folder / "t.c").write_text("int main(void) { return 0; }")
+    command = ["cc", "-fsanitize=address,undefined", "t.c", "-o", "t"]
+    return subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
+
+
+@needs_cc
+def test_example_is_clean_under_sanitizers(tmp_path):
+    if not has_sanitizers(tmp_path):
+        pytest.skip("no sanitizers")
+    folder = export(elementwise(written=True), tmp_path / "out")
+    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover"
+    done = make(folder, "check", f"CFLAGS={flags}")
+    assert done.returncode == 0, done.stderr
+
+
 # ------------------------------------------------------------------------------------ refusals
 
 
@@ -321,7 +337,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("x", [np.ones((3, 2)), np.ones((2, 3), np.float32)])
 def test_samples_that_do_not_fit(tmp_path, x):
-    with pytest.raises(Exception, match=r"must be f64\[2, 3\]"):
+    with pytest.raises(ExportError, match=r"must be f64\[2, 3\]"):
         export(elementwise(), tmp_path / "out", x=x, want=np.ones((2, 3)))
     program, c = elementwise()
     with pytest.raises(ExportError, match="1 sample inputs needed, 2 given"):

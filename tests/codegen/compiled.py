@@ -15,9 +15,11 @@ from tracegrad.loops.ir import Access, Kernel
 from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
 
 CC = shutil.which("gcc") or shutil.which("cc")
-STRICT = ("-std=c99 -O2 -fno-tree-pre -march=native -fopenmp-simd -fno-math-errno "
-          "-fno-trapping-math -ffp-contract=off -fPIC -shared --param vect-epilogues-nomask=0"
-          ).split()
+STRICT = [
+    *("-std=c99", "-O2", "-fno-tree-pre", "-march=native", "-fopenmp-simd", "-fno-math-errno"),
+    *("-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared"),
+    *("--param", "vect-epilogues-nomask=0"),
+]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-parentheses"]
 
 
@@ -29,12 +31,14 @@ def program_of(kernel: Kernel) -> Program:
             buffers.append(Buffer("detail", p.dtype, 1, Place.ARENA))
             continue
         place = Place.OUTPUT if p.access is Access.OUT else Place.INPUT
-        buffers.append(Buffer(p.name, p.dtype, p.size, place, counts[place],
-                              written=p.access is Access.INOUT))
+        buffers.append(
+            Buffer(p.name, p.dtype, p.size, place, counts[place], written=p.access is Access.INOUT)
+        )
         counts[place] += 1
     launch = Launch(kernel, tuple(p.name for p in kernel.params))
-    return Program(f"run_{kernel.name}", tuple(buffers), (launch,), 64,
-                   (CheckSite("index {value}"),) * 3)
+    return Program(
+        f"run_{kernel.name}", tuple(buffers), (launch,), 64, (CheckSite("index {value}"),) * 3
+    )
 
 
 def build(text: str, folder: Path, flags: Sequence[str] = STRICT) -> ctypes.CDLL:
@@ -47,8 +51,9 @@ def build(text: str, folder: Path, flags: Sequence[str] = STRICT) -> ctypes.CDLL
     return ctypes.CDLL(str(library))
 
 
-def call(unit: SourceUnit, library: ctypes.CDLL, program: Program,
-         arrays: dict[str, np.ndarray]) -> int:
+def call(
+    unit: SourceUnit, library: ctypes.CDLL, program: Program, arrays: dict[str, np.ndarray]
+) -> int:
     """Call the shim with the program's buffers by name; the workspace is ``arrays["ws"]``."""
     order = (*program.at(Place.INPUT), *program.at(Place.OUTPUT))
     pointers = [arrays[b.name].ctypes.data for b in order]

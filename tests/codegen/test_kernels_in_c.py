@@ -49,6 +49,7 @@ def test_interpreter_is_numpy(name, mapped):
 def test_text_round_trip(name):
     for kernel in (CASES[name].kernel, map_cpu(CASES[name].kernel)):
         from loop_cases import INTRINSICS
+
         text = print_kernel(kernel)
         again = parse_kernel(text, INTRINSICS)
         assert again == kernel

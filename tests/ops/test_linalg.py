@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from derivative_laws import build, call, check_derivatives, check_samples
 
+from tests.ops.derivative_laws import build, call, check_derivatives, check_samples
 from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.errors import ShapeError, ValueArgumentError
 from tracegrad.graph.op import Trait

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_values import edge_operands, ulp_distance
 
 import tracegrad.codegen.c_builtin
 import tracegrad.codegen.c_functions
 import tracegrad.ops.bitwise
 import tracegrad.ops.integer
 import tracegrad.ops.special  # noqa: F401
+from tests.ops.edge_values import edge_operands, ulp_distance
 from tracegrad import dtypes
 from tracegrad.codegen.c_family import CExpressions, CNames
 from tracegrad.codegen.c_library import with_dependencies
@@ -34,7 +34,8 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 
 FLAGS = """
 -std=c99 -O2 -fno-tree-pre -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off
--Wall -Werror -Wno-unknown-pragmas -Wno-unused-function -fPIC -shared
+-Wall -Wextra -Wconversion -Werror -Wno-unknown-pragmas -Wno-unused-function -Wno-parentheses
+-fPIC -shared
 """
 
 # Ops that may differ from the reference, by at most ULP units in the last place.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_values import edge_operands, ulp_distance
 
 import tracegrad.ops.bitwise
 import tracegrad.ops.cast
 import tracegrad.ops.create
 import tracegrad.ops.integer
 import tracegrad.ops.special  # noqa: F401
+from tests.ops.edge_values import edge_operands, ulp_distance
 from tracegrad import dtypes
 from tracegrad.dtypes import BOOL, FLOATS, INTEGERS
 from tracegrad.errors import DTypeError, ParseError, ShapeError
@@ -79,8 +79,8 @@ def test_reference_is_the_ufunc(op: OpDef, ufunc: np.ufunc) -> None:
 NOT_OPS = {
     "divmod": "two ops",
     "float_power": "power after a cast",
-    "frexp": "two results",
-    "modf": "two results",
+    "frexp": "two ops",
+    "modf": "two ops",
     "spacing": "refused",
     "isnat": "datetimes",
     "matmul": "not elementwise",
@@ -100,6 +100,11 @@ def test_every_ufunc_has_an_op() -> None:
 def test_no_numpy_function_belongs_to_two_ops() -> None:
     keys = [f for op in REGISTRY for f in op.numpy]
     assert len(keys) == len(set(keys))
+
+
+def test_no_public_name_belongs_to_two_ops() -> None:
+    for names in ([m for op in REGISTRY for m in op.methods], [op.tg for op in REGISTRY if op.tg]):
+        assert sorted(names) == sorted(set(names))
 
 
 def test_intrinsics_have_names_of_their_own() -> None:
@@ -227,3 +232,27 @@ def test_where_takes_literals() -> None:
     cond = TensorType((3,), BOOL)
     zero = Literal(0, dtypes.F32)
     assert where.infer(Attrs(), cond, zero.type, zero.type) == TensorType((3,), dtypes.F32)
+
+
+def test_integer_power_refuses_negative_exponents() -> None:
+    power = REGISTRY["integer_power"]
+    x = np.array([2, -3, 0], np.int16)
+    np.testing.assert_array_equal(power.reference(Attrs(), x, x * 0 + 3), [8, -27, 0])
+    with pytest.raises(ValueError, match="Integers to negative integer powers are not allowed"):
+        power.reference(Attrs(), x, np.array([1, -1, 1], np.int16))
+    with pytest.raises(DTypeError):
+        power.infer(Attrs(), *[TensorType((3,), dtypes.U8)] * 2)
+
+
+def test_two_results_of_numpy_are_two_ops() -> None:
+    for dtype in FLOATS:
+        (x,) = edge_operands(dtype, 1)
+        with np.errstate(all="ignore"):
+            (part, whole), (mantissa, exponent) = np.modf(x), np.frexp(x)
+        finite = np.isfinite(x)
+        for name, expected in (("fraction", part), ("trunc", whole), ("frexp_mantissa", mantissa)):
+            np.testing.assert_array_equal(REGISTRY[name].reference(Attrs(), x), expected)
+        found = REGISTRY["frexp_exponent"].reference(Attrs(), x)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found[finite], exponent[finite])
+        assert (found[~finite] == 0).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tracegrad.codegen.unit import SourceUnit
@@ -148,6 +149,32 @@ int entry(void *const *bufs, void *ws)
 }}
 """
     return program, SourceUnit(text, "entry", "", ())
+
+
+def make_table_lookup(n):
+    """``out = x + table`` for a table of n numbers, which is too long to be part of the text."""
+    i = Symbol("i", 0, n - 1)
+    at = of_atom(i)
+    total = Apply(ADD, (Load("x", at, F64), Load("table", at, F64)), F64)
+    params = tuple(
+        Param(name, F64, n, Access.OUT if name == "out" else Access.IN)
+        for name in ("x", "table", "out")
+    )
+    kernel = Kernel("look_up", params, (For(i, n, LoopTag.PARALLEL, (Store("out", at, total),)),))
+    return Program(
+        "look_up",
+        (
+            Buffer("x", F64, n, Place.INPUT, 0, shape=(n,)),
+            Buffer("table", F64, n, Place.CONSTANT, 0, data=np.arange(float(n)), shape=(n,)),
+            Buffer("out", F64, n, Place.OUTPUT, 0, shape=(n,)),
+        ),
+        (Launch(kernel, ("x", "table", "out")),),
+    )
+
+
+@pytest.fixture
+def table_lookup():
+    return make_table_lookup
 
 
 @pytest.fixture

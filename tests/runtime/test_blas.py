@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tracegrad.codegen.unit import SourceUnit
+from tracegrad.codegen.unit import SourceUnit, render
 from tracegrad.dtypes import F32, F64
-from tracegrad.loops.ir import Access, Kernel, Param
+from tracegrad.loops.ir import Access, Gemm, Kernel, Operand, Param
 from tracegrad.loops.program import Buffer, Launch, Place, Program
 from tracegrad.options import Options
 from tracegrad.runtime.blas import find_blas
@@ -79,3 +79,24 @@ def test_none_says_that_there_is_none(cache_dir, monkeypatch):
         np.ones((2, 3)), np.ones((3, 2))
     )
     assert c[0, 0] == -1
+
+
+@needs_cc
+@pytest.mark.parametrize("setting", ["", "none"])
+def test_a_rendered_product_is_right_with_and_without_blas(cache_dir, monkeypatch, setting):
+    monkeypatch.setenv("TRACEGRAD_BLAS", setting)
+    n = 150 if setting else 160
+    square = {name: Param(name, F64, n * n, Access.IN) for name in "ab"}
+    params = (*square.values(), Param("c", F64, n * n, Access.OUT))
+    # b is read transposed.
+    gemm = Gemm(n, n, n, Operand("a", 0, n, 1), Operand("b", 0, 1, n), Operand("c", 0, n, 1), F64)
+    places = {"a": (Place.INPUT, 0), "b": (Place.INPUT, 1), "c": (Place.OUTPUT, 0)}
+    buffers = tuple(Buffer(name, F64, n * n, *at, shape=(n, n)) for name, at in places.items())
+    program = Program(
+        "product", buffers, (Launch(Kernel("product_1", params, (gemm,)), ("a", "b", "c")),)
+    )
+    unit = render(program, shim=True, embed_all=False)
+    a, b = np.random.default_rng(0).random((2, n, n))
+    (c,) = load(program, unit, Options())(a, b)
+    assert unit.uses_blas
+    np.testing.assert_allclose(c, a @ b.T, rtol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracegrad.codegen.unit import SourceUnit, comment_text
 from tracegrad.dtypes import DType
-from tracegrad.errors import ExportError
+from tracegrad.errors import ArgumentError, ExportError
 from tracegrad.loops.program import Place, Program
 from tracegrad.runtime.artifact import Leaf, as_leaf, leaf_of
 
@@ -147,7 +147,10 @@ def _samples(what: str, leaves: Sequence[Leaf], values: Sequence[np.ndarray]) ->
     if len(values) != len(leaves):
         raise ExportError(f"{len(leaves)} sample {what}s needed, {len(values)} given")
     readable = [Leaf(leaf.name, leaf.dtype, leaf.shape) for leaf in leaves]
-    return [as_leaf(leaf, value) for leaf, value in zip(readable, values, strict=True)]
+    try:
+        return [as_leaf(leaf, value) for leaf, value in zip(readable, values, strict=True)]
+    except ArgumentError as error:
+        raise ExportError(f"sample {what}: {error.message}") from error
 
 
 def _input_view(leaf: Leaf, c_name: str, macro: str, note: str, sample: np.ndarray) -> ArrayView:
@@ -225,7 +228,7 @@ def _literal(value: np.generic, dtype: DType) -> str:
     if np.isnan(value):
         return "NAN"
     if np.isinf(value):
-        return "INFINITY" if value > 0 else "-INFINITY"
+        return "INFINITY" if float(value) > 0 else "-INFINITY"
     # The shortest decimal that reads back as this value in this type.
     text = str(value)
     return text + suffix if any(c in text for c in ".e") else f"{text}.0{suffix}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import tracegrad.codegen.c_builtin
 import tracegrad.codegen.c_functions  # noqa: F401
-from tracegrad.codegen.c_family import CExpressions, CNames, pointer, tightness
+from tracegrad.codegen.c_family import CExpressions, pointer, tightness
+from tracegrad.codegen.c_names import CNames
 from tracegrad.codegen.c_reduce import reduce_lines
 from tracegrad.dims import Dim, format_dim
 from tracegrad.dtypes import I64, DType
@@ -29,7 +30,7 @@ from tracegrad.loops.ir import (
     Store,
     Update,
 )
-from tracegrad.loops.transform import is_straight, statements, substitute
+from tracegrad.loops.transform import is_simd, statements, substitute
 from tracegrad.source import SourceLoc
 
 STACK_LIMIT = 1 << 20
@@ -55,16 +56,16 @@ def print_c_kernel(kernel: Kernel, name: str, *, restrict: frozenset[str], blas:
     printer = CStatements(CNames({name}), blas)
     params = []
     for p in kernel.params:
-        text = pointer(p.dtype, printer.names[p.name], const=p.access is Access.IN,
-                       restrict=p.name in restrict)
+        text = pointer(
+            p.dtype, printer.names[p.name], const=p.access is Access.IN, restrict=p.name in restrict
+        )
         params.append(text)
     has_status = any(isinstance(s, Check) for s in statements(kernel.body))
     head = f"static TG_NOINLINE {'int' if has_status else 'void'} {name}("
     lines = [*_wrapped(head, params or ["void"]), *printer.block(kernel.body, 1)]
     if has_status:
         lines.append(INDENT + "return 0;")
-    return CKernel(name, has_status, "\n".join([*lines, "}"]),
-                   frozenset(printer.exprs.functions))
+    return CKernel(name, has_status, "\n".join([*lines, "}"]), frozenset(printer.exprs.functions))
 
 
 def _wrapped(head: str, params: Sequence[str]) -> list[str]:
@@ -155,7 +156,7 @@ class CStatements:
                 yield from self.block(substitute(s.body, {s.var.name: k}), depth + 1)
                 yield f"{pad}}}"
             return
-        if s.tag is LoopTag.VECTOR and is_straight(s.body):
+        if s.tag is LoopTag.VECTOR and is_simd(s.var, s.body):
             yield f"{pad}TG_SIMD"
         yield pad + self.for_head(s.var.name, "0", self.exprs.index(s.extent))
         yield from self.block(s.body, depth + 1)
@@ -181,8 +182,7 @@ class CStatements:
 
 def _stack_size(name: str, dtype: DType, size: Dim) -> int:
     if not isinstance(size, int) or size * dtype.nbytes > STACK_LIMIT:
-        raise VerifyError(f"local buffer {name} of {format_dim(size)} elements is too large "
-                          f"for the stack")
+        raise VerifyError(
+            f"local buffer {name} of {format_dim(size)} elements is too large for the stack"
+        )
     return max(1, size)
-
-

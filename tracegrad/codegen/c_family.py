@@ -1,4 +1,4 @@
-"""Expressions and names of the C family: what C and CUDA print alike.
+"""Expressions of the C family: what C and CUDA print alike.
 
 Precedences are C's: 16 primary, 14 prefix, 13 ``* /``, 12 ``+ -``, 10 ``<``, 9 ``==``, 3 ``?:``.
 Integer arithmetic wraps: signed ``+ - *`` are done in the unsigned type, since overflow of the
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 
 import numpy as np
 
+from tracegrad.codegen.c_names import CNames
 from tracegrad.dims import Dim, FloorDiv, Monomial, Symbol, bounds
 from tracegrad.dtypes import BOOL, F32, F64, DType
 from tracegrad.errors import VerifyError
@@ -30,50 +30,9 @@ from tracegrad.loops.ir import (
 
 PRIMARY, PREFIX, TIMES, PLUS, TERNARY, ARGUMENT, LOWEST = 16, 14, 13, 12, 3, 2, 0
 
-KEYWORDS = frozenset("""
-auto break case char const continue default do double else enum extern float for goto if inline
-int long register restrict return short signed sizeof static struct switch typedef union unsigned
-void volatile while bool true false int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t
-uint64_t ptrdiff_t size_t main class new delete this template operator private public
-""".split())
-LIBM = frozenset("""
-acos asin atan atan2 cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 frexp ilogb ldexp
-log log10 log1p log2 logb modf scalbn cbrt fabs hypot pow sqrt erf erfc lgamma tgamma ceil floor
-nearbyint rint round trunc fmod remainder remquo copysign nan nextafter fdim fmax fmin fma
-signbit isnan isinf isfinite j0 j1 jn y0 y1 yn gamma abs labs div memcpy memset
-""".split())
-RESERVED = KEYWORDS | LIBM | {f"{n}f" for n in LIBM} | {
-    "NAN", "INFINITY", "HUGE_VAL", "NULL", "errno", "linux", "unix", "ws", "bufs", "status"}
-
 _CALL = re.compile(r"[\w{}]+\((\{\d\}(, )?)*\)")
 _BINARY = re.compile(r"\{0\} (\S+) \{1\}")
 _PREFIX = re.compile(r"([-~!+])\{0\}")
-
-
-class CNames:
-    """C identifiers for IR names, unique within a scope and never a word of C or libm."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken = set(taken)
-        self.of: dict[str, str] = {}
-
-    def fresh(self, hint: str) -> str:
-        stem = re.sub(r"\W", "_", hint, flags=re.ASCII) or "v"
-        if stem[0].isdigit():
-            stem = f"v{stem}"
-        if stem in RESERVED or stem.startswith(("tg_", "TG_", "__")):
-            stem = f"v_{stem.lstrip('_')}"
-        name, n = stem, 1
-        while name in self.taken:
-            name, n = f"{stem}_{n}", n + 1
-        self.taken.add(name)
-        return name
-
-    def __getitem__(self, name: str) -> str:
-        found = self.of.get(name)
-        if found is None:
-            found = self.of[name] = self.fresh(name)
-        return found
 
 
 class CExpressions:
@@ -124,8 +83,7 @@ class CExpressions:
     def apply(self, e: Apply) -> tuple[str, int]:
         fn, dtype = e.fn, e.dtype
         first = e.args[0].dtype if e.args else dtype
-        words = {"f": "f" if first is F32 else "", "t": first.name, "T": dtype.c,
-                 "r": dtype.name}
+        words = {"f": "f" if first is F32 else "", "t": first.name, "T": dtype.c, "r": dtype.name}
         for helper in fn.helpers:
             self.functions.add(helper.format(**words))
         if fn.precedence is None:
@@ -143,8 +101,7 @@ class CExpressions:
             if sign in ("+", "-", "*"):
                 return self.wrapping(sign, e.args, dtype)
         least = [precedence + 1 if prefix or k else precedence for k in range(len(e.args))]
-        text = fn.c.format(*(self.expr(a, p) for a, p in zip(e.args, least, strict=True)),
-                           **words)
+        text = fn.c.format(*(self.expr(a, p) for a, p in zip(e.args, least, strict=True)), **words)
         if dtype.is_integer and dtype.bits < 32:
             return f"({dtype.c})({text})", PREFIX
         return text, precedence
@@ -162,8 +119,11 @@ class CExpressions:
     def select(self, cond: Expr, then: Expr, other: Expr) -> tuple[str, int]:
         """A ternary of plain values, else a call: both sides computed, so that loops vectorise."""
         if all(isinstance(e, (Const, Var)) for e in (then, other)):
-            texts = (self.expr(cond, TERNARY + 1), self.expr(then, TERNARY + 1),
-                     self.expr(other, TERNARY))
+            texts = (
+                self.expr(cond, TERNARY + 1),
+                self.expr(then, TERNARY + 1),
+                self.expr(other, TERNARY),
+            )
             return f"{texts[0]} ? {texts[1]} : {texts[2]}", TERNARY
         args = (self.expr(e, ARGUMENT) for e in (cond, then, other))
         return self.call(f"select_{then.dtype.name}", *args), PRIMARY

@@ -126,6 +126,37 @@ static inline $T tg_floor_divide_$t($T a, $T b) {
 )
 
 define(
+    "fraction",
+    FLOATS,
+    """
+static inline $T tg_fraction_$t($T x) {
+  const $T r = x - trunc$f(x);
+  return copysign$f(fabs$f(x) == ($T)INFINITY ? 0 : r, x);
+}
+""",
+)
+define(
+    "frexp_mantissa",
+    FLOATS,
+    """
+static inline $T tg_frexp_mantissa_$t($T x) {
+  int e;
+  return frexp$f(x, &e);
+}
+""",
+)
+define(
+    "frexp_exponent",
+    FLOATS,
+    """
+static inline int32_t tg_frexp_exponent_$t($T x) {
+  int e = 0;
+  (void)frexp$f(x, &e);
+  return fabs$f(x) < ($T)INFINITY ? e : 0;
+}
+""",
+)
+define(
     "ldexp",
     FLOATS,
     """
@@ -140,12 +171,12 @@ define(
     """
 static inline $T tg_logaddexp_$t($T x, $T y) {
   const $T d = x - y, high = d > 0 ? x : y;
-  const $T apart = high + log1p$f(tg_exp_$t(-fabs$f(d)));
+  const $T apart = high + tg_log1p_$t(tg_exp_$t(-fabs$f(d)));
   const $T r = d == d ? apart : d;
   return x == y ? x + ($T)0.69314718055994530942 : r;
 }
 """,
-    needs=("exp_$t",),
+    needs=("exp_$t", "log1p_$t"),
 )
 define(
     "logaddexp2",
@@ -153,11 +184,12 @@ define(
     """
 static inline $T tg_logaddexp2_$t($T x, $T y) {
   const $T d = x - y, high = d > 0 ? x : y;
-  const $T apart = high + ($T)1.44269504088896340736 * log1p$f(exp2$f(-fabs$f(d)));
+  const $T apart = high + ($T)1.44269504088896340736 * tg_log1p_$t(exp2$f(-fabs$f(d)));
   const $T r = d == d ? apart : d;
   return x == y ? x + 1 : r;
 }
 """,
+    needs=("log1p_$t",),
 )
 
 # ------------------------------------------------------------------------------ activations
@@ -178,10 +210,10 @@ define(
     FLOATS,
     """
 static inline $T tg_softplus_$t($T x) {
-  return (x > 0 ? x : 0) + log1p$f(tg_exp_$t(-fabs$f(x)));
+  return (x > 0 ? x : 0) + tg_log1p_$t(tg_exp_$t(-fabs$f(x)));
 }
 """,
-    needs=("exp_$t",),
+    needs=("exp_$t", "log1p_$t"),
 )
 define(
     "relu",

@@ -8,7 +8,7 @@ through `needs`.  `max`, `min`, casts and the reductions are used by the printer
 from __future__ import annotations
 
 from tracegrad import dtypes
-from tracegrad.codegen import c_floats, c_integers  # noqa: F401  (they fill the table)
+from tracegrad.codegen import c_elementary, c_floats, c_integers  # noqa: F401  (they fill the table)
 from tracegrad.codegen.c_library import define
 from tracegrad.dtypes import FLOATS, INTEGERS
 

@@ -18,11 +18,19 @@ def _wide(dtype: DType) -> str:
     return "uint64_t" if dtype.bits == 64 else "uint32_t"
 
 
+def _magnitude(dtype: DType, x: str) -> str:
+    wide = _wide(dtype)
+    # Compilers warn of a test for below zero on an unsigned type.
+    return f"{x} < 0 ? ({wide})0 - ({wide}){x} : ({wide}){x}" if dtype.kind == "i" else x
+
+
 def _define(name: str, types: tuple[DType, ...], text: str, needs: tuple[str, ...] = ()) -> None:
-    """`define` with ``$W`` and ``$MIN``, the lowest value of a signed type."""
+    """`define` with ``$W``; ``$MIN``, the lowest value of a signed type; and ``${abs_a}``,
+    ``${abs_b}``, ``${abs_x}``, the absolute value of an argument as a `$W`."""
     for d in types:
         low = f"INT{d.bits}_MIN" if d.kind == "i" else "0"
-        define(name, (d,), text, needs=needs, W=_wide(d), MIN=low)
+        sizes = {f"abs_{x}": _magnitude(d, x) for x in "abx"}
+        define(name, (d,), text, needs=needs, W=_wide(d), MIN=low, **sizes)
 
 
 _define(
@@ -141,7 +149,7 @@ _define(
     INTEGERS,
     """
 static inline $T tg_gcd_$t($T a, $T b) {
-  $W x = a < 0 ? ($W)0 - ($W)a : ($W)a, y = b < 0 ? ($W)0 - ($W)b : ($W)b;
+  $W x = ${abs_a}, y = ${abs_b};
   while (y != 0) {
     const $W r = x % y;
     x = y;
@@ -156,7 +164,7 @@ _define(
     INTEGERS,
     """
 static inline $T tg_lcm_$t($T a, $T b) {
-  const $W x = a < 0 ? ($W)0 - ($W)a : ($W)a, y = b < 0 ? ($W)0 - ($W)b : ($W)b;
+  const $W x = ${abs_a}, y = ${abs_b};
   $W g = x, s = y;
   while (s != 0) {
     const $W r = g % s;
@@ -204,7 +212,7 @@ _define(
     INTEGERS,
     """
 static inline uint8_t tg_bitwise_count_$t($T x) {
-  uint64_t u = ($U)(x < 0 ? ($W)0 - ($W)x : ($W)x);
+  uint64_t u = ($U)(${abs_x});
   u -= u >> 1 & 0x5555555555555555u;
   u = (u & 0x3333333333333333u) + (u >> 2 & 0x3333333333333333u);
   u = (u + (u >> 4)) & 0x0f0f0f0f0f0f0f0fu;

@@ -33,8 +33,9 @@ class CFunction:
 _TABLE: dict[str, CFunction] = {}
 
 
-def define(name: str, types: Sequence[DType], text: str, *, needs: Sequence[str] = (),
-           **words: str) -> None:
+def define(
+    name: str, types: Sequence[DType], text: str, *, needs: Sequence[str] = (), **words: str
+) -> None:
     """Add ``<name>_<t>`` for each of `types` (just `name` when there are none).
 
     `words` are further placeholders; `needs` may use all of them.  A later definition for the
@@ -46,14 +47,22 @@ def define(name: str, types: Sequence[DType], text: str, *, needs: Sequence[str]
         if key in _TABLE:
             raise VerifyError(f"the C function {key} is defined twice")
         _TABLE[key] = CFunction(
-            key, Template(text.strip("\n")).substitute(filled),
-            tuple(Template(n).substitute(filled) for n in needs))
+            key,
+            Template(text.strip("\n")).substitute(filled),
+            tuple(Template(n).substitute(filled) for n in needs),
+        )
 
 
 def placeholders(dtype: DType) -> dict[str, str]:
     suffix = "f" if dtype.is_float and dtype.bits == 32 else ""
-    return {"T": dtype.c, "t": dtype.name, "U": f"uint{dtype.bits}_t", "f": suffix, "L": suffix,
-            "B": str(dtype.bits)}
+    return {
+        "T": dtype.c,
+        "t": dtype.name,
+        "U": f"uint{dtype.bits}_t",
+        "f": suffix,
+        "L": suffix,
+        "B": str(dtype.bits),
+    }
 
 
 def has_function(name: str) -> bool:
@@ -72,8 +81,10 @@ def with_dependencies(names: Iterable[str]) -> tuple[CFunction, ...]:
             return
         found = _TABLE.get(name)
         if found is None:
-            raise VerifyError(f"no C function {name!r} (needed by {caller})",
-                              remedy="Define it in codegen/c_functions.py.")
+            raise VerifyError(
+                f"no C function {name!r} (needed by {caller})",
+                remedy="Define it in codegen/c_functions.py.",
+            )
         for callee in found.needs:
             visit(callee, name)
         done[name] = found

@@ -71,11 +71,12 @@ def reduce_lines(p: CStatements, s: Reduce, depth: int) -> Iterator[str]:
 
 
 def _total(p: CStatements, acc: Accumulator, is_single: bool) -> _Total:
-    is_tree = (not is_single and acc.dtype.is_float
-               and acc.combine in (Combine.ADD, Combine.MUL))
+    is_tree = not is_single and acc.dtype.is_float and acc.combine in (Combine.ADD, Combine.MUL)
     result = p.names[acc.name]
-    total, leaf, lanes = (p.names.fresh(f"{acc.name}_{word}") for word in
-                          ("tree" if is_tree else "all", "part", "lanes"))
+    total, leaf, lanes = (
+        p.names.fresh(f"{acc.name}_{word}")
+        for word in ("tree" if is_tree else "all", "part", "lanes")
+    )
     return _Total(acc, result, total, leaf, lanes, is_tree)
 
 
@@ -122,8 +123,9 @@ def _is_short(extent: Dim) -> bool:
     return isinstance(extent, int) and extent < LANES
 
 
-def _accumulate(p: CStatements, s: Reduce, targets: list[tuple[_Total, str]], depth: int
-                ) -> Iterator[str]:
+def _accumulate(
+    p: CStatements, s: Reduce, targets: list[tuple[_Total, str]], depth: int
+) -> Iterator[str]:
     """The body, then ``target = target (+) value`` for each accumulator."""
     yield from p.block(s.body, depth)
     for t, target in targets:
@@ -185,14 +187,14 @@ def _blocks(p: CStatements, s: Reduce, totals: list[_Total], depth: int) -> Iter
         yield from _lanes(p, s, totals, depth + 1, first, BLOCK)
     else:
         rest = f"{p.exprs.index(extent, PREFIX)} - {first}"
-        yield (f"{pad}  const ptrdiff_t {end} = {first} + "
-               f"({rest} < {BLOCK} ? {rest} : {BLOCK});")
+        yield (f"{pad}  const ptrdiff_t {end} = {first} + ({rest} < {BLOCK} ? {rest} : {BLOCK});")
         yield from _lanes(p, s, totals, depth + 1, first, end)
     yield f"{pad}}}"
 
 
-def _lanes(p: CStatements, s: Reduce, totals: list[_Total], depth: int, first: str,
-           end: int | str) -> Iterator[str]:
+def _lanes(
+    p: CStatements, s: Reduce, totals: list[_Total], depth: int, first: str, end: int | str
+) -> Iterator[str]:
     """One block from `first` to `end` (a length when an int): lanes, the rest, the fold."""
     pad = "  " * depth
     var: Symbol = s.loops[-1][0]
@@ -204,8 +206,7 @@ def _lanes(p: CStatements, s: Reduce, totals: list[_Total], depth: int, first: s
     for t in totals:
         p.exprs.functions.add(f"fold_{t.key}")
         yield f"{pad}{t.acc.dtype.c} {t.lanes}[{LANES}];"
-        yield (f"{pad}for (int {j} = 0; {j} < {LANES}; ++{j}) "
-               f"{t.lanes}[{j}] = {t.start};")
+        yield (f"{pad}for (int {j} = 0; {j} < {LANES}; ++{j}) {t.lanes}[{j}] = {t.start};")
     yield f"{pad}for (; {base} + {LANES} <= {stop}; {base} += {LANES}) {{"
     yield f"{pad}  TG_SIMD"
     yield f"{pad}  for (int {j} = 0; {j} < {LANES}; ++{j}) {{"
@@ -216,7 +217,8 @@ def _lanes(p: CStatements, s: Reduce, totals: list[_Total], depth: int, first: s
     if not isinstance(end, int) or end % LANES:
         yield pad + p.for_head(var.name, base, stop)
         yield from _accumulate(
-            p, s, [(t, f"{t.lanes}[{name} - {base}]") for t in totals], depth + 1)
+            p, s, [(t, f"{t.lanes}[{name} - {base}]") for t in totals], depth + 1
+        )
         yield f"{pad}}}"
     for t in totals:
         yield _join(p, t, f"tg_fold_{t.key}({t.lanes})", pad)

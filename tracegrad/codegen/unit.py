@@ -10,8 +10,9 @@ from functools import cache
 import jinja2
 
 from tracegrad.codegen.c import CKernel, place, print_c_kernel
-from tracegrad.codegen.c_family import CNames, literal, pointer
+from tracegrad.codegen.c_family import literal, pointer
 from tracegrad.codegen.c_library import with_dependencies
+from tracegrad.codegen.c_names import CNames
 from tracegrad.dims import format_dim
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Kernel
@@ -52,8 +53,12 @@ def render(program: Program, *, shim: bool, embed_all: bool) -> SourceUnit:
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("tracegrad.codegen", "templates"),
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False)
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
 
 
 class _Unit:
@@ -89,43 +94,68 @@ class _Unit:
         printed = {}
         for kernel, overlapping in distinct.items():
             restrict = frozenset(p.name for p in kernel.params) - overlapping
-            printed[kernel] = print_c_kernel(kernel, self.globals.fresh(kernel.name),
-                                             restrict=restrict, blas=not self.embed_all)
+            printed[kernel] = print_c_kernel(
+                kernel, self.globals.fresh(kernel.name), restrict=restrict, blas=not self.embed_all
+            )
         return printed
 
     def render(self) -> SourceUnit:
-        functions = with_dependencies(
-            name for k in self.kernels.values() for name in k.functions)
+        functions = with_dependencies(name for k in self.kernels.values() for name in k.functions)
         uses_blas = any(f.name == "blas" for f in functions)
         kernels = [k.text for k in self.kernels.values()]
-        text = _environment().get_template("unit.c.j2").render(
-            name=self.entry, functions=[f.text for f in functions], kernels=kernels,
-            constants=[self.constant(b) for b in self.embedded], arguments=self.arguments(),
-            has_status=any(k.has_status for k in self.kernels.values()),
-            locals=list(self.arena_pointers()), launches=list(self.launches()),
-            shim=self.shim, shim_arguments=self.shim_arguments())
-        header = _environment().get_template("unit.h.j2").render(
-            name=self.entry, upper=self.entry.upper(), arguments=self.arguments(),
-            arena_nbytes=self.program.arena_nbytes, params=[self.documented(b) for b in
-                                                            self.params],
-            checks=[comment_text(c.message) for c in self.program.checks])
-        return SourceUnit(text, "tg_entry" if self.shim else self.entry, header, self.external,
-                          uses_blas, sum(k.count("\n") for k in kernels))
+        text = (
+            _environment()
+            .get_template("unit.c.j2")
+            .render(
+                name=self.entry,
+                functions=[f.text for f in functions],
+                kernels=kernels,
+                constants=[self.constant(b) for b in self.embedded],
+                arguments=self.arguments(),
+                has_status=any(k.has_status for k in self.kernels.values()),
+                locals=list(self.arena_pointers()),
+                launches=list(self.launches()),
+                shim=self.shim,
+                shim_arguments=self.shim_arguments(),
+            )
+        )
+        header = (
+            _environment()
+            .get_template("unit.h.j2")
+            .render(
+                name=self.entry,
+                upper=self.entry.upper(),
+                arguments=self.arguments(),
+                arena_nbytes=self.program.arena_nbytes,
+                params=[self.documented(b) for b in self.params],
+                checks=[comment_text(c.message) for c in self.program.checks],
+            )
+        )
+        return SourceUnit(
+            text,
+            "tg_entry" if self.shim else self.entry,
+            header,
+            self.external,
+            uses_blas,
+            sum(k.count("\n") for k in kernels),
+        )
 
     def is_const(self, b: Buffer) -> bool:
         return b.place is Place.CONSTANT or (b.place is Place.INPUT and not b.written)
 
     def arguments(self) -> str:
-        args = [pointer(b.dtype, self.names[b.name], const=self.is_const(b))
-                for b in self.params]
+        args = [pointer(b.dtype, self.names[b.name], const=self.is_const(b)) for b in self.params]
         return ", ".join([*args, "void *ws"])
 
     def shim_arguments(self) -> str:
         return ", ".join([*(f"bufs[{k}]" for k in range(len(self.params))), "ws"])
 
     def documented(self, b: Buffer) -> str:
-        role = {Place.INPUT: "in, out" if b.written else "in", Place.OUTPUT: "out",
-                Place.CONSTANT: "constant"}[b.place]
+        role = {
+            Place.INPUT: "in, out" if b.written else "in",
+            Place.OUTPUT: "out",
+            Place.CONSTANT: "constant",
+        }[b.place]
         shape = ", ".join(map(format_dim, b.shape)) if b.shape else format_dim(b.size)
         return f"{self.names[b.name]}: {b.dtype}[{shape}], {role}"
 
@@ -191,7 +221,7 @@ def _share(a: Buffer, b: Buffer) -> bool:
     if a.place is not Place.ARENA or b.place is not Place.ARENA:
         return False
     assert isinstance(a.size, int) and isinstance(b.size, int), "arena sizes are known"
-    return (a.offset < b.offset + b.size * b.dtype.nbytes
-            and b.offset < a.offset + a.size * a.dtype.nbytes)
-
-
+    return (
+        a.offset < b.offset + b.size * b.dtype.nbytes
+        and b.offset < a.offset + a.size * a.dtype.nbytes
+    )

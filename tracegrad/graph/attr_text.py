@@ -3,13 +3,7 @@
 bool ``true`` · int and Dim ``2*n + 1`` · float ``0.5`` · str ``"s"`` · None ``none`` · dtype
 ``f64`` · type ``f64[3]`` · enum: member name in lower case · tuple ``[a, b]`` · literal
 ``2.0:f64`` · other dataclasses: fields in order, ``(a, b)`` · a class with ``to_text`` and
-``from_text``: a quoted string · views: steps in sequence, ``identity`` for none::
-
-    [1, 2:10:2, newaxis]   permute(1, 0)   reshape(6)   expand(3, 5)   diagonal(0, 0, 1)
-    unfold(0, 3, 2)   strided(size=[3], stride=[1], offset=1)
-
-A span is ``start:stop:step`` with the stop it would have without clipping; ``4::-1`` runs down
-to the first element.
+``from_text``: a quoted string · views: as in `graph.view_text`.
 """
 
 from __future__ import annotations
@@ -30,10 +24,8 @@ from tracegrad.dtypes import DType
 from tracegrad.errors import ParseError, VerifyError
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.scan import Scanner
-from tracegrad.graph.storage import (
-    Diagonal, Expand, Index, Item, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, Unfold,
-    View,
-)
+from tracegrad.graph.storage import View
+from tracegrad.graph.view_text import format_view, parse_view
 from tracegrad.types import TensorType
 
 # --------------------------------------------------------------------------------- printing
@@ -95,7 +87,7 @@ def format_attr(x: Any) -> str:
 
 
 def field_values(x: Any) -> list[Any]:
-    return [getattr(x, name) for name in _field_names(type(x))]
+    return [getattr(x, name) for name in _field_names(type(x))]  # type: ignore[arg-type]
 
 
 @cache
@@ -105,9 +97,9 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 def field_texts(x: Any) -> dict[str, str]:
     """The text of each field by name, without the fields that have their defaults."""
-    defaults = _defaults(type(x))
+    defaults = _defaults(type(x))  # type: ignore[arg-type]
     shown = {}
-    for name in _field_names(type(x)):
+    for name in _field_names(type(x)):  # type: ignore[arg-type]
         text = format_attr(getattr(x, name))
         if name not in defaults or text != format_attr(defaults[name]):
             shown[name] = text
@@ -129,41 +121,6 @@ def _defaults(cls: type) -> dict[str, Any]:
         elif f.default_factory is not dataclasses.MISSING:
             out[f.name] = f.default_factory()
     return out
-
-
-def format_view(view: View) -> str:
-    return " ".join(map(_format_step, view.steps)) or "identity"
-
-
-def _format_step(step: Step) -> str:
-    match step:
-        case Index(items=items):
-            return f"[{', '.join(map(_format_item, items))}]"
-        case Permute(order=ns) | Reshape(to=ns) | Expand(to=ns):
-            return f"{type(step).__name__.lower()}({', '.join(map(format_dim, ns))})"
-        case Diagonal(offset=offset, axis1=a, axis2=b):
-            return f"diagonal({offset}, {a}, {b})"
-        case Unfold(axis=axis, size=size, step=by):
-            return f"unfold({axis}, {size}, {by})"
-        case Strided(size=size, stride=stride, offset=offset):
-            return (f"strided(size={format_attr(size)}, stride={format_attr(stride)}, "
-                    f"offset={offset})")
-    raise AssertionError(step)
-
-
-def _format_item(item: Item) -> str:
-    match item:
-        case Pick(at=at):
-            return format_dim(at)
-        case NewAxis():
-            return "newaxis"
-        case Span(start=start, size=size, step=step):
-            stop = dims.add(start, dims.mul(size, step))
-            by = "" if step == 1 else f":{step}"
-            runs_out = isinstance(start, int) and isinstance(stop, int) and stop < 0
-            last = "" if runs_out else format_dim(stop)
-            return f"{format_dim(start)}:{last}{by}"
-    raise AssertionError(item)
 
 
 # ---------------------------------------------------------------------------------- parsing
@@ -190,7 +147,7 @@ def parse_scalar(s: Scanner, dtype: DType | None = None) -> Literal:
 
 
 @cache
-def annotations(cls: type) -> dict[str, Any]:
+def field_types(cls: type) -> dict[str, Any]:
     """Field types of a dataclass, resolved, in order."""
     hints = typing.get_type_hints(cls)
     return {name: hints[name] for name in _field_names(cls)}
@@ -200,9 +157,9 @@ def parse_fields(s: Scanner, cls: type) -> Any:
     """``{a = 1, b = [2]}`` as an instance of `cls`; fields with defaults may be left out."""
     defaults = _defaults(cls)
     values: dict[str, Any] = {}
-    missing = [n for n in annotations(cls) if n not in defaults]
+    missing = [n for n in field_types(cls) if n not in defaults]
     start = s.pos
-    if annotations(cls) and s.take("{"):
+    if field_types(cls) and s.take("{"):
         if not missing and s.take_word("graph") and s.peek("@"):
             s.pos = start  # the brace opens the node's regions
             return cls()
@@ -211,10 +168,10 @@ def parse_fields(s: Scanner, cls: type) -> Any:
                 s.expect(",")
             s.skip()
             at, name = s.pos, s.word()
-            if name not in annotations(cls) or name in values:
+            if name not in field_types(cls) or name in values:
                 raise s.fail(f"unexpected attribute {name!r}", at)
             s.expect("=")
-            values[name] = parse_attr(s, annotations(cls)[name])
+            values[name] = parse_attr(s, field_types(cls)[name])
     for name in missing:
         if name not in values:
             raise s.fail(f"expected the attribute {name!r}")
@@ -239,8 +196,14 @@ def parse_attr(s: Scanner, hint: Any) -> Any:
         if word not in ("true", "false"):
             raise s.fail("expected true or false")
         return s.word() == "true"
-    simple = {int: s.integer, str: s.string, DType: s.dtype, TensorType: s.type,
-              View: lambda: parse_view(s), Literal: lambda: parse_scalar(s)}
+    simple = {
+        int: s.integer,
+        str: s.string,
+        DType: s.dtype,
+        TensorType: s.type,
+        View: lambda: parse_view(s),
+        Literal: lambda: parse_scalar(s),
+    }
     if hint in simple:
         return simple[hint]()
     return _parse_class(s, hint)
@@ -262,7 +225,7 @@ def _parse_class(s: Scanner, hint: Any) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         s.expect("(")
         values = []
-        for k, inner in enumerate(annotations(hint).values()):
+        for k, inner in enumerate(field_types(hint).values()):
             if k:
                 s.expect(",")
             values.append(parse_attr(s, inner))
@@ -314,73 +277,3 @@ def _parse_tuple(s: Scanner, inner: tuple[Any, ...]) -> tuple[Any, ...]:
         out.append(parse_attr(s, hint))
     s.expect("]")
     return tuple(out)
-
-
-def parse_view(s: Scanner) -> View:
-    if s.take_word("identity"):
-        return View()
-    steps: list[Step] = []
-    while s.peek("[") or s.peek_word() in _STEPS:
-        steps.append(_parse_index(s) if s.peek("[") else _STEPS[s.word()](s))
-    if not steps:
-        raise s.fail("expected a view such as [0, 2:10:2] or permute(1, 0)")
-    return View(tuple(steps))
-
-
-def _parse_index(s: Scanner) -> Index:
-    s.expect("[")
-    items: list[Item] = []
-    while not s.take("]"):
-        if items:
-            s.expect(",")
-        items.append(_parse_item(s))
-    return Index(tuple(items))
-
-
-def _parse_item(s: Scanner) -> Item:
-    if s.take_word("newaxis"):
-        return NewAxis()
-    start = s.dim()
-    if not s.take(":"):
-        return Pick(start)
-    s.skip()
-    at = s.pos
-    stop = None if s.peek(":") else s.dim()
-    step = s.integer() if s.take(":") else 1
-    if step == 0:
-        raise s.fail("a span's step is not zero", at)
-    if stop is None:
-        if step > 0 or not isinstance(start, int):
-            raise s.fail("only a span that runs down may leave out its stop", at)
-        return Span(start, start // -step + 1, step)
-    length = dims.mul(dims.add(stop, dims.mul(start, -1)), 1 if step > 0 else -1)
-    if dims.is_divisible(length, abs(step)) is not True:
-        raise s.fail("the step does not divide stop - start", at)
-    return Span(start, dims.floordiv(length, abs(step)), step)
-
-
-def _numbers(s: Scanner) -> tuple[Any, ...]:
-    s.expect("(")
-    return s.dims(")")
-
-
-def _parse_strided(s: Scanner) -> Strided:
-    out: list[Any] = []
-    for name, hint in (("size", tuple[int, ...]), ("stride", tuple[int, ...]), ("offset", int)):
-        s.expect("(" if not out else ",")
-        if not s.take_word(name):
-            raise s.fail(f"expected {name}=")
-        s.expect("=")
-        out.append(parse_attr(s, hint))
-    s.expect(")")
-    return Strided(*out)
-
-
-_STEPS = {
-    "permute": lambda s: Permute(_numbers(s)),
-    "reshape": lambda s: Reshape(_numbers(s)),
-    "expand": lambda s: Expand(_numbers(s)),
-    "diagonal": lambda s: Diagonal(*_numbers(s)),
-    "unfold": lambda s: Unfold(*_numbers(s)),
-    "strided": _parse_strided,
-}

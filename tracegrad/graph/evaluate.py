@@ -43,11 +43,13 @@ def evaluate(
     return [np.asarray(_read(x, env)) for x in graph.outputs]
 
 
-def _bind(graph: Graph, inputs: Sequence[np.ndarray], sizes: dict[str, int]
-          ) -> dict[Value, np.ndarray]:
+def _bind(
+    graph: Graph, inputs: Sequence[np.ndarray], sizes: dict[str, int]
+) -> dict[Value, np.ndarray]:
     if len(inputs) != len(graph.inputs):
         raise ValueArgumentError(
-            f"graph {graph.name} takes {len(graph.inputs)} inputs, not {len(inputs)}")
+            f"graph {graph.name} takes {len(graph.inputs)} inputs, not {len(inputs)}"
+        )
     env = {}
     for value, given in zip(graph.inputs, inputs, strict=True):
         array = np.asarray(given)
@@ -59,7 +61,8 @@ def _bind(graph: Graph, inputs: Sequence[np.ndarray], sizes: dict[str, int]
         if array.dtype != value.dtype.np or array.shape != _shape(value.type, sizes):
             raise ValueArgumentError(
                 f"input {value.hint} of graph {graph.name} is {value.type}, "
-                f"not {array.dtype}{list(array.shape)}")
+                f"not {array.dtype}{list(array.shape)}"
+            )
         env[value] = array
     return env
 
@@ -79,8 +82,7 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
         keywords["regions"] = tuple(_region(g, sizes) for g in node.regions)
     try:
         with np.errstate(all="ignore"):
-            out = node.op.reference(node.attrs, *[_read(x, env) for x in node.operands],
-                                    **keywords)
+            out = node.op.reference(node.attrs, *[_read(x, env) for x in node.operands], **keywords)
     except TracegradError as e:
         raise e.at(node.loc) from None
     if len(node.results) == 1 and not isinstance(out, (tuple, list)):
@@ -88,13 +90,18 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
     elif not node.results and out is None:
         out = ()
     if len(out) != len(node.results):
-        raise VerifyError(f"the reference of {node.op.name} gives {len(out)} results, "
-                          f"not {len(node.results)}", loc=node.loc)
+        raise VerifyError(
+            f"the reference of {node.op.name} gives {len(out)} results, not {len(node.results)}",
+            loc=node.loc,
+        )
     for value, result in zip(node.results, out, strict=True):
         array = np.asarray(result)
         if array.dtype != value.dtype.np or array.shape != _shape(value.type, sizes):
-            raise VerifyError(f"the reference of {node.op.name} gives {array.dtype}"
-                              f"{list(array.shape)}, its shape rule {value.type}", loc=node.loc)
+            raise VerifyError(
+                f"the reference of {node.op.name} gives {array.dtype}"
+                f"{list(array.shape)}, its shape rule {value.type}",
+                loc=node.loc,
+            )
         env[value] = array
 
 

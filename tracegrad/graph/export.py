@@ -82,9 +82,11 @@ def _label(node: Node) -> str:
 def to_dot(graph: Graph) -> str:
     """Graphviz text: nodes are labelled boxes, values are edges.  In the traced stage the nodes
     that make or write one storage share a cluster and a colour; regions are nested clusters."""
-    lines = [f"digraph {json.dumps(graph.name)} {{",
-             '  node [shape=box, style="rounded,filled", fillcolor=white, fontname=monospace];',
-             "  edge [fontname=monospace, fontsize=10];"]
+    lines = [
+        f"digraph {json.dumps(graph.name)} {{",
+        '  node [shape=box, style="rounded,filled", fillcolor=white, fontname=monospace];',
+        "  edge [fontname=monospace, fontsize=10];",
+    ]
     _dot_body(graph, "n", "  ", lines)
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -97,7 +99,8 @@ def _dot_body(graph: Graph, prefix: str, indent: str, lines: list[str]) -> None:
         maker[value] = f"{prefix}_in{k}"
         text = f"{names[value]}: {value.type}"
         clusters.setdefault(value.storage, []).append(
-            _dot_node(maker[value], text, value.storage, "ellipse"))
+            _dot_node(maker[value], text, value.storage, "ellipse")
+        )
     for k, node in enumerate(graph.nodes):
         me = f"{prefix}_{k}"
         maker.update(dict.fromkeys(node.results, me))
@@ -124,8 +127,13 @@ def _dot_node(me: str, label: str, storage: int | None, shape: str) -> str:
     return f"{me} [label={json.dumps(label)}, shape={shape}{fill}];"
 
 
-def _dot_edges(graph: Graph, prefix: str, names: dict[Value, str], maker: dict[Value, str],
-               add: Callable[[str], None]) -> None:
+def _dot_edges(
+    graph: Graph,
+    prefix: str,
+    names: dict[Value, str],
+    maker: dict[Value, str],
+    add: Callable[[str], None],
+) -> None:
     def edge(x: Value, to: str, style: str = "") -> None:
         add(f"{maker[x]} -> {to} [label={json.dumps(f'{names[x]}: {x.type}')}{style}];")
 
@@ -161,17 +169,23 @@ def _json_graph(graph: Graph) -> dict[str, Any]:
     def node(n: Node) -> dict[str, Any]:
         loc = n.loc
         return {
-            "op": n.op.name, "operands": [operand(x) for x in n.operands],
-            "attrs": field_texts(n.attrs), "results": [value(r) for r in n.results],
-            "target": None if n.target is None else names[n.target], "grad": n.grad,
-            "loc": None if loc is None else {
-                "file": loc.file, "line": loc.line, "col": loc.col + 1},
-            "regions": [_json_graph(g) for g in n.regions]}
+            "op": n.op.name,
+            "operands": [operand(x) for x in n.operands],
+            "attrs": field_texts(n.attrs),
+            "results": [value(r) for r in n.results],
+            "target": None if n.target is None else names[n.target],
+            "grad": n.grad,
+            "loc": None
+            if loc is None
+            else {"file": loc.file, "line": loc.line, "col": loc.col + 1},
+            "regions": [_json_graph(g) for g in n.regions],
+        }
 
     return {
-        "name": graph.name, "stage": graph.stage.value,
-        "inputs": [{**value(v), "tracked": t}
-                   for v, t in zip(graph.inputs, tracked, strict=True)],
+        "name": graph.name,
+        "stage": graph.stage.value,
+        "inputs": [{**value(v), "tracked": t} for v, t in zip(graph.inputs, tracked, strict=True)],
         "nodes": [node(n) for n in graph.nodes],
         "outputs": [operand(x) for x in graph.outputs],
-        "alias": None if graph.alias is None else field_texts(graph.alias)}
+        "alias": None if graph.alias is None else field_texts(graph.alias),
+    }

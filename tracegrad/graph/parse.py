@@ -111,8 +111,15 @@ def _inputs(s: Scanner, scope: dict[str, Value]) -> tuple[tuple[Value, ...], tup
     return tuple(inputs), tuple(tracked)
 
 
-def _define(s: Scanner, scope: dict[str, Value], name: str, at: int, type_: TensorType,
-            storage: int | None, loc: SourceLoc | None) -> Value:
+def _define(
+    s: Scanner,
+    scope: dict[str, Value],
+    name: str,
+    at: int,
+    type_: TensorType,
+    storage: int | None,
+    loc: SourceLoc | None,
+) -> Value:
     if name in scope:
         raise s.fail(f"{name} is defined twice", at)
     value = Value(type_, name[1:].partition(".")[0], storage, loc)
@@ -179,7 +186,8 @@ def _node(s: Scanner, scope: dict[str, Value]) -> Node:
             regions.append(_graph(s))
     results = tuple(
         _define(s, scope, name, at, type_, storage, tail.loc)
-        for (name, at), type_, storage in zip(names, tail.types, tail.storages, strict=True))
+        for (name, at), type_, storage in zip(names, tail.types, tail.storages, strict=True)
+    )
     return Node(op, operands, attrs, results, tuple(regions), tail.target, tail.grad, tail.loc)
 
 
@@ -229,8 +237,9 @@ def _skip_scalar(s: Scanner) -> None:
         s.dtype()
 
 
-def _tail(s: Scanner, scope: dict[str, Value], twin: bool, operands: tuple[Operand, ...],
-          results: int) -> _Tail:
+def _tail(
+    s: Scanner, scope: dict[str, Value], twin: bool, operands: tuple[Operand, ...], results: int
+) -> _Tail:
     target: Value | None = None
     types: list[TensorType] = []
     storages: list[int | None] = [None] * results
@@ -284,4 +293,3 @@ def _loc(s: Scanner) -> SourceLoc | None:
     col = s.integer() - 1
     s.expect(")")
     return SourceLoc(file, line, col, col + 1)
-

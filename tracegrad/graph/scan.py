@@ -37,8 +37,9 @@ class Scanner:
         source = self.text[start:] if end < 0 else self.text[start:end]
         gutter = f"{line:>5} | "
         caret = " " * (len(gutter) + at - start) + "^"
-        return ParseError(f"line {line}, column {at - start + 1}: {message}\n"
-                          f"{gutter}{source}\n{caret}")
+        return ParseError(
+            f"line {line}, column {at - start + 1}: {message}\n{gutter}{source}\n{caret}"
+        )
 
     def skip(self) -> None:
         m = _SPACE.match(self.text, self.pos)
@@ -148,7 +149,7 @@ class Scanner:
             elif not depth and c in ",:])}\n":
                 break
             self.pos += 1
-        source = self.text[at:self.pos].strip()
+        source = self.text[at : self.pos].strip()
         if source.removeprefix("-").isdigit():
             return int(source)
         try:

@@ -25,9 +25,13 @@ import re
 from tracegrad import dims
 from tracegrad.errors import VerifyError
 from tracegrad.graph.attr_text import (
-    field_values, format_attr, format_fields, format_literal, format_scalar,
+    field_values,
+    format_attr,
+    format_fields,
+    format_literal,
+    format_scalar,
 )
-from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
+from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.parse import parse_graph
 from tracegrad.source import SourceLoc
 
@@ -88,7 +92,8 @@ class _Printer:
         tracked = graph.tracked or (False,) * len(graph.inputs)
         inputs = ", ".join(
             f"{self.define(v)}: {self._type(v)}{self._home(v)}{' tracked' * t}"
-            for v, t in zip(graph.inputs, tracked, strict=True))
+            for v, t in zip(graph.inputs, tracked, strict=True)
+        )
         body: list[str] = []
         for node in graph.nodes:
             self.line_of[node] = len(body) + 1
@@ -98,16 +103,19 @@ class _Printer:
                 for region in node.regions:
                     body += _Printer(region, self.loc, inner + "  ", self.anonymous).lines()
                 body.append(inner + "}")
-        outputs = [self.name(x) if isinstance(x, Value) else format_literal(x)
-                   for x in graph.outputs]
+        outputs = [
+            self.name(x) if isinstance(x, Value) else format_literal(x) for x in graph.outputs
+        ]
         body.append(f"{inner}return {', '.join(outputs)}".rstrip())
         if graph.alias is not None:
             body.append(inner + "alias " + format_fields(graph.alias))
             self._collect(graph.alias)
         types = ", ".join(self._type(x) for x in graph.outputs)
         name = "_" if self.anonymous else _format_name(graph.name)
-        head = (f"{self.indent}graph @{name}{self._symbol_list()}({inputs}) -> ({types}) "
-                f"stage={graph.stage.value} {{")
+        head = (
+            f"{self.indent}graph @{name}{self._symbol_list()}({inputs}) -> ({types}) "
+            f"stage={graph.stage.value} {{"
+        )
         return [head, *body, self.indent + "}"]
 
     # -- names
@@ -176,8 +184,7 @@ class _Printer:
             return
         for s in sorted(dims.symbols(d), key=lambda s: s.name):
             if self.symbols.setdefault(s.name, s) != s:
-                raise VerifyError(f"size symbol {s.name} has two ranges in graph "
-                                  f"{self.graph.name}")
+                raise VerifyError(f"size symbol {s.name} has two ranges in graph {self.graph.name}")
 
     def _collect(self, x: object) -> None:
         """Note the symbols inside an attribute value."""

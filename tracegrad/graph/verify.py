@@ -53,10 +53,14 @@ class _Verifier:
         except TracegradError as e:
             raise VerifyError(f"{message} (the graph does not print: {e.message})") from None
         at = line_of[node] if node is not None else len(lines) - 1
-        shown = [f"{'->' if k == at else '  '} {lines[k]}"
-                 for k in range(max(0, at - 5), min(len(lines), at + 6))]
-        raise VerifyError(f"graph {self.graph.name}: {message}\n" + "\n".join(shown),
-                          loc=None if node is None else node.loc)
+        shown = [
+            f"{'->' if k == at else '  '} {lines[k]}"
+            for k in range(max(0, at - 5), min(len(lines), at + 6))
+        ]
+        raise VerifyError(
+            f"graph {self.graph.name}: {message}\n" + "\n".join(shown),
+            loc=None if node is None else node.loc,
+        )
 
     # -- structure
 
@@ -65,8 +69,11 @@ class _Verifier:
             self.fail(f"{value.hint} is made twice", node)
         self.made.add(value)
         if (value.storage is None) is (self.graph.stage is Stage.TRACED):
-            self.fail(f"{value.hint} has {'no' if value.storage is None else 'a'} storage in the "
-                      f"{self.graph.stage.value} stage", node)
+            self.fail(
+                f"{value.hint} has {'no' if value.storage is None else 'a'} storage in the "
+                f"{self.graph.stage.value} stage",
+                node,
+            )
 
     def _check_defined(self, x: Operand, node: Node | None, what: str) -> None:
         if isinstance(x, Value) and x not in self.made:
@@ -76,8 +83,11 @@ class _Verifier:
         for x in node.operands:
             self._check_defined(x, node, f"{node.op.name} uses")
         if type(node.attrs) is not node.op.attrs:
-            self.fail(f"{node.op.name} has attributes {type(node.attrs).__name__}, not "
-                      f"{node.op.attrs.__name__}", node)
+            self.fail(
+                f"{node.op.name} has attributes {type(node.attrs).__name__}, not "
+                f"{node.op.attrs.__name__}",
+                node,
+            )
         types = self._infer(node)
         if node.target is not None:
             self._check_target(node, types)
@@ -106,8 +116,11 @@ class _Verifier:
         if node.results:
             self.fail(f"{node.op.name} has a target and results", node)
         if types != (node.target.type,):
-            self.fail(f"{node.op.name} writes {', '.join(map(repr, types))} through a target of "
-                      f"type {node.target.type}", node)
+            self.fail(
+                f"{node.op.name} writes {', '.join(map(repr, types))} through a target of "
+                f"type {node.target.type}",
+                node,
+            )
 
     def _check_splats(self, node: Node, types: tuple[TensorType, ...]) -> None:
         """A value of shape () is a number, not a tensor of equal elements."""
@@ -118,8 +131,11 @@ class _Verifier:
             full = [(node.operands[0], types[0].shape)]
         for x, shape in full:
             if isinstance(x, Value) and x.shape == () and shape != ():
-                self.fail(f"{node.op.name}: {x.hint} of shape () stands for a tensor of shape "
-                          f"{shape}; expand it, or use a literal", node)
+                self.fail(
+                    f"{node.op.name}: {x.hint} of shape () stands for a tensor of shape "
+                    f"{shape}; expand it, or use a literal",
+                    node,
+                )
 
     def _check_alias(self) -> None:
         alias, n = self.graph.alias, len(self.graph.outputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from tracegrad.errors import VerifyError
 from tracegrad.graph.builder import GraphBuilder
@@ -16,7 +16,7 @@ from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
 from tracegrad.graph.op import Partials, Trait
 
 # What a replayed node turns into: one operand, one a result, or None when it has no results.
-Replaced = Union[Operand, Sequence[Operand], None]
+Replaced = Operand | Sequence[Operand] | None
 Replay = Callable[[GraphBuilder, Node, tuple[Operand, ...]], Replaced]
 
 
@@ -104,8 +104,9 @@ def topological(nodes: Iterable[Node], defined: Iterable[Value]) -> list[Node]:
                     heappush(ready, k)
     if len(out) != len(todo):
         stuck = next(node for k, node in enumerate(todo) if missing[k])
-        raise VerifyError(f"{stuck.op.name} uses a value that nothing makes before it",
-                          loc=stuck.loc)
+        raise VerifyError(
+            f"{stuck.op.name} uses a value that nothing makes before it", loc=stuck.loc
+        )
     return out
 
 
@@ -161,13 +162,19 @@ def copy_node(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Rep
     if node.target is None and all(x is y for x, y in zip(operands, node.operands, strict=True)):
         b.append(node)
         return node.results
-    out = b.emit(node.op, operands, node.attrs, regions=node.regions,
-                 hint=node.results[0].hint if node.results else "")
+    out = b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=node.regions,
+        hint=node.results[0].hint if node.results else "",
+    )
     return () if out is None else out  # type: ignore[no-any-return]
 
 
-def replay(graph: Graph, b: GraphBuilder, env: MutableMapping[Value, Operand],
-           fn: Replay = copy_node) -> tuple[Operand, ...]:
+def replay(
+    graph: Graph, b: GraphBuilder, env: MutableMapping[Value, Operand], fn: Replay = copy_node
+) -> tuple[Operand, ...]:
     """Walk a functional graph once and let `fn` write each node anew into `b`.
 
     `env` maps the graph's inputs to operands of the new graph and is extended by every result.

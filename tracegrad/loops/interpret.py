@@ -47,6 +47,7 @@ from tracegrad.loops.program import Buffer, Place, Program
 
 CHUNK = 1 << 17
 
+
 def run_kernel(kernel: Kernel, buffers: Mapping[str, np.ndarray]) -> int:
     """Run `kernel` on flat arrays by parameter name, written ones in place.
 
@@ -58,8 +59,10 @@ def run_kernel(kernel: Kernel, buffers: Mapping[str, np.ndarray]) -> int:
     for p in kernel.params:
         array = buffers[p.name]
         if array.ndim != 1 or array.dtype != p.dtype.np:
-            raise VerifyError(f"{kernel.name}: {p.name} needs a flat {p.dtype} array, "
-                              f"not {array.dtype} of rank {array.ndim}")
+            raise VerifyError(
+                f"{kernel.name}: {p.name} needs a flat {p.dtype} array, "
+                f"not {array.dtype} of rank {array.ndim}"
+            )
         if isinstance(p.size, int) and array.size < p.size:
             raise VerifyError(f"{kernel.name}: {p.name} has {array.size} elements, not {p.size}")
         memory[p.name] = _Memory(array, array.size)
@@ -73,8 +76,9 @@ def run_kernel(kernel: Kernel, buffers: Mapping[str, np.ndarray]) -> int:
     return 0
 
 
-def run_program(program: Program, inputs: Sequence[np.ndarray],
-                outputs: Sequence[np.ndarray]) -> tuple[int, int]:
+def run_program(
+    program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> tuple[int, int]:
     """Run the launches in order on flat row-major arrays; written inputs change in place.
 
     Returns (0, 0), or the status of the check that failed and the offending integer.
@@ -90,7 +94,7 @@ def run_program(program: Program, inputs: Sequence[np.ndarray],
             assert b.data is not None, "a constant buffer has data"
             return np.ascontiguousarray(b.data).reshape(-1)
         assert isinstance(b.size, int), "arena buffers have known sizes"
-        return arena[b.offset:b.offset + b.size * b.dtype.nbytes].view(b.dtype.np)
+        return arena[b.offset : b.offset + b.size * b.dtype.nbytes].view(b.dtype.np)
 
     arrays = {b.name: array_of(b) for b in program.buffers}
     for launch in program.steps:
@@ -191,7 +195,8 @@ class _Machine:
                 wrong = np.broadcast_to(at, np.shape(live))[live] if np.ndim(live) else at
                 raise VerifyError(
                     f"{self.kernel.name}: index {np.ravel(wrong)[0]} of {buffer} "
-                    f"is outside 0..{memory.size - 1}")
+                    f"is outside 0..{memory.size - 1}"
+                )
             at = np.where(bad, 0, at)
         return memory, at if memory.lanes == 1 else at * memory.lanes + memory.lane
 
@@ -329,9 +334,12 @@ class _Machine:
                 value = np.broadcast_to(self.value(acc.value), shape)
                 if self.mask is not None:
                     value = np.where(self.mask, value, identity(acc.combine, acc.dtype))
-                inner = shape[:len(shape) - depth]
-                front = np.ascontiguousarray(value.reshape(-1, *outer_axes).reshape(
-                    int(np.prod(inner, dtype=np.int64)), -1).T)
+                inner = shape[: len(shape) - depth]
+                front = np.ascontiguousarray(
+                    value.reshape(-1, *outer_axes)
+                    .reshape(int(np.prod(inner, dtype=np.int64)), -1)
+                    .T
+                )
                 total = UFUNCS[acc.combine].reduce(front, axis=-1, dtype=acc.dtype.np)
                 found.append(total.reshape(outer_axes))
         self.axes, self.mask = outer_axes, outer_mask
@@ -349,8 +357,10 @@ class _Machine:
 
     def gemm(self, stmt: Gemm) -> None:
         m, n, k = (int(self.dim(d)) for d in (stmt.m, stmt.n, stmt.k))
-        places = [self.matrices(op, rows, cols) for op, rows, cols in
-                  ((stmt.a, m, k), (stmt.b, k, n), (stmt.c, m, n))]
+        places = [
+            self.matrices(op, rows, cols)
+            for op, rows, cols in ((stmt.a, m, k), (stmt.b, k, n), (stmt.c, m, n))
+        ]
         (a, a_at), (b, b_at), (c, c_at) = places
         for ia, ib, ic in zip(a_at, b_at, c_at, strict=True):
             product = np.matmul(a.array[ia], b.array[ib], dtype=stmt.dtype.np)
@@ -360,14 +370,16 @@ class _Machine:
         """The positions of a matrix operand, one array[rows, cols] for each live lane."""
         memory = self.memory[op.buffer]
         offset, row, col, lane = self.lanes_of(
-            self.dim(op.offset), self.dim(op.row), self.dim(op.col), memory.lane)
+            self.dim(op.offset), self.dim(op.row), self.dim(op.col), memory.lane
+        )
         i, j = np.arange(rows)[:, None], np.arange(cols)
         found = []
         for at, r, c, own in zip(offset, row, col, lane, strict=True):
             index = at + i * r + j * c
             if index.size and (index.min() < 0 or index.max() >= memory.size):
-                raise VerifyError(f"{self.kernel.name}: matrix in {op.buffer} leaves "
-                                  f"0..{memory.size - 1}")
+                raise VerifyError(
+                    f"{self.kernel.name}: matrix in {op.buffer} leaves 0..{memory.size - 1}"
+                )
             found.append(index * memory.lanes + own)
         return memory, found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tracegrad import dtypes
 from tracegrad.dims import Dim, Symbol, of_atom, parse_dim
@@ -179,9 +179,18 @@ class KernelReader(Scanner):
 
     def stmt(self) -> Stmt:
         word = self.name()
-        read = {"let": self.let, "store": self.store, "update": self.update, "for": self.loop,
-                "alloc": self.alloc, "if": self.branch, "reduce": self.reduce,
-                "check": self.check, "gemm": self.gemm}.get(word)
+        readers: dict[str, Callable[[], Stmt]] = {
+            "let": self.let,
+            "store": self.store,
+            "update": self.update,
+            "for": self.loop,
+            "alloc": self.alloc,
+            "if": self.branch,
+            "reduce": self.reduce,
+            "check": self.check,
+            "gemm": self.gemm,
+        }
+        read = readers.get(word)
         if read is None:
             raise self.fail(f"unknown statement {word}")
         return read()

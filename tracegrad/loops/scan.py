@@ -21,7 +21,7 @@ class Scanner:
     def fail(self, why: str) -> ParseError:
         line = self.text.count("\n", 0, self.pos) + 1
         col = self.pos - self.text.rfind("\n", 0, self.pos)
-        quoted = self.text.splitlines()[line - 1] if self.text else ""
+        quoted = self.text.split("\n")[line - 1]
         return ParseError(f"loop IR, line {line}, column {col}: {why}\n  {quoted.strip()}")
 
     def match(self, pattern: str) -> re.Match[str] | None:
@@ -51,18 +51,20 @@ class Scanner:
         return json.loads(self.take(r'"(?:[^"\\]|\\.)*"', "a string"))
 
     def end(self) -> None:
-        if self.text[self.pos:].strip():
+        if self.text[self.pos :].strip():
             raise self.fail("unexpected text after the end")
 
     def raw_until(self, stops: str) -> str:
         """Text up to one of `stops` outside parentheses; the stop is left."""
-        start, depth = self.pos, 0
-        while self.pos < len(self.text):
-            c = self.text[self.pos]
+        depth = 0
+        for at in range(self.pos, len(self.text)):
+            c = self.text[at]
             if depth == 0 and c in stops:
-                return self.text[start:self.pos].strip()
+                start, self.pos = self.pos, at
+                return self.text[start:at].strip()
             depth += (c == "(") - (c == ")")
-            self.pos += 1
+            if c == "\n" or depth < 0:
+                break
         raise self.fail(f"expected one of {stops!r}")
 
     def name(self) -> str:

@@ -84,9 +84,11 @@ def print_expr(e: Expr) -> str:
 def _const(c: Const) -> str:
     value = c.value
     text = ("true" if value else "false") if isinstance(value, bool) else repr(value)
-    plain = ((isinstance(value, bool) and c.dtype is BOOL)
-             or (isinstance(value, float) and c.dtype is F64)
-             or (type(value) is int and c.dtype is I64))
+    plain = (
+        (isinstance(value, bool) and c.dtype is BOOL)
+        or (isinstance(value, float) and c.dtype is F64)
+        or (type(value) is int and c.dtype is I64)
+    )
     return text if plain else f"{text}:{c.dtype}"
 
 
@@ -108,8 +110,9 @@ class _Printer:
 
     def lines(self) -> Iterator[str]:
         k = self.kernel
-        params = ", ".join(f"{p.access.value} %{p.name}: {p.dtype}[{format_dim(p.size)}]"
-                           for p in k.params)
+        params = ", ".join(
+            f"{p.access.value} %{p.name}: {p.dtype}[{format_dim(p.size)}]" for p in k.params
+        )
         yield f"kernel @{k.name}({params}){self.at(k)} {{"
         yield from self.block(k.body)
         yield "}"
@@ -135,8 +138,9 @@ class _Printer:
             case Store(buffer, index, value):
                 yield f"store %{buffer}[{format_dim(index)}] = {print_expr(value)}{at}"
             case Update(buffer, index, combine, value):
-                yield (f"update %{buffer}[{format_dim(index)}] {combine.value} "
-                       f"{print_expr(value)}{at}")
+                yield (
+                    f"update %{buffer}[{format_dim(index)}] {combine.value} {print_expr(value)}{at}"
+                )
             case Alloc(name, dtype, size):
                 yield f"alloc %{name}: {dtype}[{format_dim(size)}]{at}"
             case Check(cond, code, value):
@@ -160,14 +164,15 @@ class _Printer:
                 yield from self.block(body)
                 yields = ", ".join(
                     f"%{a.name}: {a.dtype} = {a.combine.value} from {print_expr(a.init)} of "
-                    f"{print_expr(a.value)}" for a in accs)
+                    f"{print_expr(a.value)}"
+                    for a in accs
+                )
                 yield f"}} yield {yields}{at}"
 
     def gemm(self, s: Gemm) -> str:
         sizes = ", ".join(map(format_dim, (s.m, s.n, s.k)))
         sign = "+=" if s.accumulate else "="
-        return (f"gemm {s.dtype} ({sizes}) {_operand(s.c)} {sign} {_operand(s.a)} @ "
-                f"{_operand(s.b)}")
+        return f"gemm {s.dtype} ({sizes}) {_operand(s.c)} {sign} {_operand(s.a)} @ {_operand(s.b)}"
 
 
 def _operand(op: Operand) -> str:
@@ -219,5 +224,11 @@ def _launch(step: Launch, locs: bool) -> str:
     return f"launch @{step.kernel.name}({args}){base}{at}"
 
 
-__all__ = ["parse_kernel", "parse_program", "print_expr", "print_kernel", "print_loc",
-           "print_program"]
+__all__ = [
+    "parse_kernel",
+    "parse_program",
+    "print_expr",
+    "print_kernel",
+    "print_loc",
+    "print_program",
+]

@@ -11,6 +11,7 @@ from tracegrad.dims import (
     FloorDiv,
     Mod,
     Symbol,
+    coefficient,
     floordiv,
     mod,
     of_atom,
@@ -86,39 +87,53 @@ class Rebuild:
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case For(var, extent, _, body):
-                return replace(s, var=self.variable(var), extent=self.dim(extent),
-                               body=self.block(body))
+                return replace(
+                    s, var=self.variable(var), extent=self.dim(extent), body=self.block(body)
+                )
             case Let(name, value):
                 return replace(s, name=self.name(name), value=self.expr(value))
             case Store(buffer, index, value) | Update(buffer, index, _, value):
-                return replace(s, buffer=self.name(buffer), index=self.dim(index),
-                               value=self.expr(value))
+                return replace(
+                    s, buffer=self.name(buffer), index=self.dim(index), value=self.expr(value)
+                )
             case If(cond, then, other):
-                return replace(s, cond=self.expr(cond), then=self.block(then),
-                               other=self.block(other))
+                return replace(
+                    s, cond=self.expr(cond), then=self.block(then), other=self.block(other)
+                )
             case Alloc(name, _, size):
                 return replace(s, name=self.name(name), size=self.dim(size))
             case Reduce(accs, loops, body):
                 return replace(
-                    s, accs=tuple(map(self.accumulator, accs)), body=self.block(body),
-                    loops=tuple((self.variable(v), self.dim(n)) for v, n in loops))
+                    s,
+                    accs=tuple(map(self.accumulator, accs)),
+                    body=self.block(body),
+                    loops=tuple((self.variable(v), self.dim(n)) for v, n in loops),
+                )
             case Check(cond, _, value):
                 return replace(s, cond=self.expr(cond), value=self.expr(value))
             case Gemm(m, n, k, a, b, c):
-                return replace(s, m=self.dim(m), n=self.dim(n), k=self.dim(k),
-                               a=self.operand(a), b=self.operand(b), c=self.operand(c))
+                return replace(
+                    s,
+                    m=self.dim(m),
+                    n=self.dim(n),
+                    k=self.dim(k),
+                    a=self.operand(a),
+                    b=self.operand(b),
+                    c=self.operand(c),
+                )
 
     def accumulator(self, acc: Accumulator) -> Accumulator:
-        return Accumulator(self.name(acc.name), acc.combine, self.expr(acc.init),
-                           self.expr(acc.value))
+        return Accumulator(
+            self.name(acc.name), acc.combine, self.expr(acc.init), self.expr(acc.value)
+        )
 
     def operand(self, op: Operand) -> Operand:
-        return Operand(self.name(op.buffer), self.dim(op.offset), self.dim(op.row),
-                       self.dim(op.col))
+        return Operand(
+            self.name(op.buffer), self.dim(op.offset), self.dim(op.row), self.dim(op.col)
+        )
 
     def kernel(self, k: Kernel) -> Kernel:
-        params = tuple(replace(p, name=self.name(p.name), size=self.dim(p.size))
-                       for p in k.params)
+        params = tuple(replace(p, name=self.name(p.name), size=self.dim(p.size)) for p in k.params)
         return replace(k, params=params, body=self.block(k.body))
 
 
@@ -206,17 +221,39 @@ def is_straight(body: Sequence[Stmt]) -> bool:
     return True
 
 
+def is_simd(var: Symbol, body: Sequence[Stmt]) -> bool:
+    """Whether a loop over `var` may run as SIMD: straight, and updates at elements of their own.
+
+    Each updated buffer has one index, affine in `var` and in nothing bound inside the body.
+    """
+    rest: list[Stmt] = []
+    indices_of: dict[str, set[Dim]] = {}
+    inner = {s.name for s in statements(body) if isinstance(s, Let)}
+    for s in statements(body):
+        if isinstance(s, Update):
+            indices_of.setdefault(s.buffer, set()).add(s.index)
+        elif not isinstance(s, If):
+            rest.append(s)
+    for found in indices_of.values():
+        (index, *others) = found
+        if others or not coefficient(index, var.name) or inner & {s.name for s in symbols(index)}:
+            return False
+    return is_straight(rest)
+
+
 def canonical(kernel: Kernel) -> Kernel:
     """Readable canonical names: each keeps its stem and loses its number (``t_12`` is ``t``)."""
     taken: set[str] = {"detail"}
+    following: dict[str, int] = {}
     names = {}
     for old in definitions(kernel):
         if old == "detail":
             continue
         stem = re.sub(r"([._]\d+)+$", "", old) or "t"
-        new, n = stem, 1
+        new, n = stem, following.get(stem, 1)
         while new in taken:
             new, n = f"{stem}_{n}", n + 1
+        following[stem] = n
         taken.add(new)
         names[old] = new
     return rename(kernel, names)
@@ -252,19 +289,22 @@ def indices(body: Sequence[Stmt]) -> list[Dim]:
 def _has_division(d: Dim, name: str) -> bool:
     return isinstance(d, DimExpr) and any(
         isinstance(atom, (FloorDiv, Mod)) and name in {s.name for s in symbols(of_atom(atom))}
-        for monomial, _ in d.terms for atom in monomial)
+        for monomial, _ in d.terms
+        for atom in monomial
+    )
 
 
-def join_loops(outer: tuple[Symbol, Dim], inner: tuple[Symbol, Dim], body: Sequence[Stmt]
-               ) -> tuple[tuple[Symbol, Dim], tuple[Stmt, ...]] | None:
+def join_loops(
+    outer: tuple[Symbol, Dim], inner: tuple[Symbol, Dim], body: Sequence[Stmt]
+) -> tuple[tuple[Symbol, Dim], tuple[Stmt, ...]] | None:
     """Two nested loops as one over their product, if no index then needs a division."""
     (v, n), (w, m) = outer, inner
     if not isinstance(n, int) or not isinstance(m, int) or n < 1 or m < 1:
         return None
-    joint = Symbol(w.name, 0, n * m - 1)
+    joint = Symbol(v.name, 0, n * m - 1)
     f = of_atom(joint)
     new = substitute(body, {v.name: floordiv(f, m), w.name: mod(f, m)})
-    if any(_has_division(d, w.name) for d in indices(new)):
+    if any(_has_division(d, v.name) for d in indices(new)):
         return None
     return (joint, n * m), new
 
@@ -301,11 +341,13 @@ def _collapse_reduce(s: Reduce) -> Reduce:
         joined = join_loops(s.loops[k], s.loops[k + 1], (*s.body, *values))
         if joined and not _extents_use(s.loops, s.loops[k][0]):
             loop, new = joined
-            body, lets = new[:len(s.body)], new[len(s.body):]
-            accs = tuple(replace(a, value=let.value)
-                         for a, let in zip(s.accs, lets, strict=True) if isinstance(let, Let))
-            s = replace(s, accs=accs, body=body,
-                        loops=(*s.loops[:k], loop, *s.loops[k + 2:]))
+            body, lets = new[: len(s.body)], new[len(s.body) :]
+            accs = tuple(
+                replace(a, value=let.value)
+                for a, let in zip(s.accs, lets, strict=True)
+                if isinstance(let, Let)
+            )
+            s = replace(s, accs=accs, body=body, loops=(*s.loops[:k], loop, *s.loops[k + 2 :]))
         k -= 1
     return s
 

@@ -115,9 +115,9 @@ class _Verifier:
     def is_attained(self, d: Dim) -> bool:
         """Whether both bounds of `d` occur: it is affine in counters of loops that run."""
         return isinstance(d, int) or all(
-            len(m) == 0 or (len(m) == 1 and isinstance(m[0], Symbol)
-                            and m[0].name in self.counters)
-            for m, _ in d.terms)
+            len(m) == 0 or (len(m) == 1 and isinstance(m[0], Symbol) and m[0].name in self.counters)
+            for m, _ in d.terms
+        )
 
     # -- expressions
 
@@ -155,8 +155,11 @@ class _Verifier:
         if not isinstance(value, kinds):
             raise self.fail(f"{value!r} is no constant of {dtype}")
         if dtype.is_integer:
-            span = (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.kind == "i" \
+            span = (
+                (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1)
+                if dtype.kind == "i"
                 else (0, (1 << dtype.bits) - 1)
+            )
             if not span[0] <= value <= span[1]:
                 raise self.fail(f"{value} does not fit {dtype}")
 
@@ -273,8 +276,10 @@ class _Verifier:
             self.index(d)
         if rows == 0 or cols == 0:
             self.index(op.offset)
-        elif self.element(op.buffer, op.offset + (rows - 1) * op.row + (cols - 1) * op.col) \
-                is not dtype:
+        elif (
+            self.element(op.buffer, op.offset + (rows - 1) * op.row + (cols - 1) * op.col)
+            is not dtype
+        ):
             raise self.fail(f"gemm of {dtype} reads {op.buffer}")
 
 
@@ -302,7 +307,8 @@ def _verify_buffer(program: Program, b: Buffer) -> None:
         if b.offset + b.size * b.dtype.nbytes > program.arena_nbytes:
             raise VerifyError(f"{where} leaves the arena of {program.arena_nbytes} bytes")
     if b.place is Place.CONSTANT and (
-            b.data is None or b.data.size != b.size or b.data.dtype != b.dtype.np):
+        b.data is None or b.data.size != b.size or b.data.dtype != b.dtype.np
+    ):
         raise VerifyError(f"{where} has no data of its size and dtype")
 
 
@@ -316,8 +322,9 @@ def _verify_launch(program: Program, launch: Launch, buffers: dict[str, Buffer])
         if b is None:
             raise VerifyError(f"{where}: no buffer {name}")
         if b.dtype is not p.dtype or is_equal(b.size, p.size) is False:
-            raise VerifyError(f"{where}: {name} is {b.dtype}[{b.size}], "
-                              f"{p.name} is {p.dtype}[{p.size}]")
+            raise VerifyError(
+                f"{where}: {name} is {b.dtype}[{b.size}], {p.name} is {p.dtype}[{p.size}]"
+            )
         read_only = b.place is Place.CONSTANT or (b.place is Place.INPUT and not b.written)
         if read_only and p.access is not Access.IN:
             raise VerifyError(f"{where} writes {name}, which is read only")
@@ -326,5 +333,3 @@ def _verify_launch(program: Program, launch: Launch, buffers: dict[str, Buffer])
         raise VerifyError(f"{where}: check {launch.check_base + max(codes)} is not described")
     if codes and launch.args[-1] != "detail":
         raise VerifyError(f"{where}: its detail param is bound to {launch.args[-1]}")
-
-

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracegrad import dtypes
 from tracegrad.graph.ir import Operand
-from tracegrad.graph.op import Trait
+from tracegrad.graph.op import OpDef, Trait
 from tracegrad.loops.ir import Intrinsic
 from tracegrad.ops.compare import AND, OR, eq, signbit
 from tracegrad.ops.pointwise import (
@@ -47,7 +47,7 @@ add = pointwise(
     tg="add",
 )
 
-mul = pointwise(
+mul: OpDef = pointwise(
     "mul",
     Intrinsic("mul", 2, np.multiply, "{0} * {1}", precedence=13),
     (lambda b, t, out, x, y: mul(b, t, y), lambda b, t, out, x, y: mul(b, t, x)),
@@ -72,7 +72,7 @@ sub = pointwise(
     tg="subtract",
 )
 
-neg = pointwise(
+neg: OpDef = pointwise(
     "neg",
     Intrinsic("neg", 1, np.negative, "-{0}", precedence=14),
     (lambda b, t, out, x: neg(b, t),),
@@ -112,7 +112,7 @@ square = composite(
 
 # ---------------------------------------------------------------------------------- division
 
-div = pointwise(
+div: OpDef = pointwise(
     "div",
     Intrinsic("div", 2, np.true_divide, "{0} / {1}", precedence=13),
     (
@@ -215,7 +215,7 @@ absolute = pointwise(
     doc="The lowest integer of a type is its own absolute value.",
 )
 
-sign = pointwise(
+sign: OpDef = pointwise(
     "sign",
     call("sign", 1, np.sign),
     FLAT,

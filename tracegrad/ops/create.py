@@ -60,10 +60,10 @@ def _infer_iota(attrs: IotaAttrs) -> TensorType:
 
 
 def _iota(attrs: IotaAttrs) -> np.ndarray:
-    n = attrs.shape[attrs.axis]
-    column = np.arange(n).astype(attrs.dtype.np)
-    after = len(attrs.shape) - attrs.axis - 1
-    return np.array(np.broadcast_to(column.reshape((n,) + (1,) * after), attrs.shape))
+    shape: tuple[Any, ...] = attrs.shape
+    column = np.arange(shape[attrs.axis]).astype(attrs.dtype.np)
+    after = (1,) * (len(shape) - attrs.axis - 1)
+    return np.array(np.broadcast_to(column.reshape((-1, *after)), shape))
 
 
 def _iota_at(lb: object, attrs: IotaAttrs, out: TensorType, index: Sequence[Dim]) -> Expr:
@@ -97,6 +97,7 @@ class ConstantData:
     __slots__ = ("_key", "array")
 
     array: np.ndarray
+    _key: tuple[str, tuple[int, ...], bytes]
 
     def __init__(self, array: object) -> None:
         # `np.array`, since `ascontiguousarray` makes 0-d arrays 1-d.

@@ -13,7 +13,7 @@ from tracegrad.errors import DTypeError
 from tracegrad.graph.ir import Operand
 from tracegrad.graph.op import Attrs, Decompose, OpDef, Partials, Sample, Trait, declare
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.pointwise import FLAT, IDENTITY, pointwise
+from tracegrad.ops.pointwise import FLAT, IDENTITY, call, pointwise
 from tracegrad.types import TensorType
 
 if TYPE_CHECKING:
@@ -48,6 +48,15 @@ rint = pointwise(
     methods=("rint",),
     inplace=True,
     doc="To the nearest whole number, halves to even.",
+)
+
+
+fraction = pointwise(
+    "fraction",
+    call("fraction", 1, lambda x: np.modf(x)[0]),
+    (lambda b, t, out, x: t,),
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    doc="What `trunc` drops, with the sign of x; 0 of infinities.",
 )
 
 

@@ -16,6 +16,7 @@ from tracegrad.loops.ir import Apply, Intrinsic
 from tracegrad.ops.arithmetic import add, mul, neg, sub
 from tracegrad.ops.compare import le
 from tracegrad.ops.pointwise import (
+    INTEGER_RESULT,
     POSITIVE,
     REALS,
     Domain,
@@ -132,6 +133,7 @@ silu = _activation(
     call("silu", 1, lambda x: x * _sigmoid(x)),
     _silu_slope,
     zero=True,
+    inplace=False,
     doc="x * sigmoid(x).",
 )
 
@@ -228,7 +230,7 @@ def _ldexp_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-ldexp = declare(
+ldexp: OpDef = declare(
     name="ldexp",
     infer=_infer_ldexp,
     reference=lambda a, x, n: np.asarray(_ldexp(x, n)),
@@ -241,4 +243,32 @@ ldexp = declare(
     inplace=True,
     tg="ldexp",
     doc="Operand 0 (float) times 2 to the power of operand 1 (int32 or int64).",
+)
+
+# ------------------------------------------------------------------------------------ frexp
+
+
+def _mantissa_slope(b: GraphBuilder, t: Operand, out: Operand, x: Operand) -> Operand:
+    return ldexp(b, t, neg(b, frexp_exponent(b, x)))  # type: ignore[no-any-return]
+
+
+def _exponent(x: Any) -> Any:
+    return np.where(np.isfinite(x), np.frexp(x)[1], np.int32(0))
+
+
+frexp_mantissa = pointwise(
+    "frexp_mantissa",
+    call("frexp_mantissa", 1, lambda x: np.frexp(x)[0]),
+    (_mantissa_slope,),
+    domain=POSITIVE,
+    traits=(Trait.ZERO_PRESERVING,),
+    doc="First result of np.frexp: within 1/2..1, times a power of two gives x.",
+)
+
+frexp_exponent: OpDef = pointwise(
+    "frexp_exponent",
+    call("frexp_exponent", 1, _exponent),
+    INTEGER_RESULT,
+    result=I32,
+    doc="Second result of np.frexp, int32; 0 of infinities and NaN.",
 )

@@ -108,7 +108,7 @@ power = pointwise(
     numpy=(np.power,),
     methods=("pow", "power"),
     inplace=True,
-    tg="pow",
+    tg="power",
     doc="Integer exponents are known not to be negative.",
 )
 
@@ -124,12 +124,12 @@ exp2 = _unary(
 
 expm1 = _unary(
     "expm1",
-    libm("expm1", 1, np.expm1),
+    call("expm1", 1, np.expm1),
     lambda b, t, out, x: mul(b, t, add(b, out, 1.0)),
     zero=True,
 )
 
-log = _unary("log", libm("log", 1, np.log), lambda b, t, out, x: div(b, t, x), POSITIVE)
+log = _unary("log", call("log", 1, np.log), lambda b, t, out, x: div(b, t, x), POSITIVE)
 
 log2 = _unary(
     "log2",
@@ -147,7 +147,7 @@ log10 = _unary(
 
 log1p = _unary(
     "log1p",
-    libm("log1p", 1, np.log1p),
+    call("log1p", 1, np.log1p),
     lambda b, t, out, x: div(b, t, add(b, x, 1.0)),
     POSITIVE,
     zero=True,
@@ -189,7 +189,9 @@ logaddexp2 = pointwise(
 
 sin = _unary("sin", libm("sin", 1, np.sin), lambda b, t, out, x: mul(b, t, cos(b, x)), zero=True)
 
-cos = _unary("cos", libm("cos", 1, np.cos), lambda b, t, out, x: neg(b, mul(b, t, sin(b, x))))
+cos: OpDef = _unary(
+    "cos", libm("cos", 1, np.cos), lambda b, t, out, x: neg(b, mul(b, t, sin(b, x)))
+)
 
 tan = _unary(
     "tan",
@@ -293,11 +295,11 @@ sinh = _unary(
     "sinh", libm("sinh", 1, np.sinh), lambda b, t, out, x: mul(b, t, cosh(b, x)), zero=True
 )
 
-cosh = _unary("cosh", libm("cosh", 1, np.cosh), lambda b, t, out, x: mul(b, t, sinh(b, x)))
+cosh: OpDef = _unary("cosh", libm("cosh", 1, np.cosh), lambda b, t, out, x: mul(b, t, sinh(b, x)))
 
 tanh = _unary(
     "tanh",
-    libm("tanh", 1, np.tanh),
+    call("tanh", 1, np.tanh),
     lambda b, t, out, x: mul(b, t, _one_minus_square(b, out)),
     zero=True,
 )

@@ -101,8 +101,8 @@ def merge_integer_literals(b: GraphBuilder, node: Node, producer_of: ProducerOf)
     if not node.result.dtype.is_integer:
         return None
     outer = other_operand(node, lambda x: splat(x, producer_of))
-    inner = outer and made_by(outer[0], node.op, producer_of)
-    if not inner:
+    inner = made_by(outer[0], node.op, producer_of) if outer else None
+    if outer is None or inner is None:
         return None
     deeper = other_operand(inner, lambda x: splat(x, producer_of))
     if not deeper or not fits(deeper[0], node):
@@ -256,8 +256,25 @@ def nested_where(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operan
 
 
 ALGEBRA: tuple[Rule, ...] = (
-    identity, add_nothing, subtract_nothing, multiply_by_one, divide_by_one, multiply_by_zero,
-    multiply_by_minus_one, divide_by_power_of_two, merge_integer_literals, twice_is_nothing,
-    absolute_drops_sign, add_negated, multiply_negated, negate_product, nothing_remains,
-    idempotent, known_side, negate_equality, decided_where, negated_where, nested_where,
+    identity,
+    add_nothing,
+    subtract_nothing,
+    multiply_by_one,
+    divide_by_one,
+    multiply_by_zero,
+    multiply_by_minus_one,
+    divide_by_power_of_two,
+    merge_integer_literals,
+    twice_is_nothing,
+    absolute_drops_sign,
+    add_negated,
+    multiply_negated,
+    negate_product,
+    nothing_remains,
+    idempotent,
+    known_side,
+    negate_equality,
+    decided_where,
+    negated_where,
+    nested_where,
 )

@@ -26,8 +26,9 @@ def remove_dead(graph: Graph) -> Graph:
     if all(live):
         return graph
     nodes = tuple(node for node, keep in zip(graph.nodes, live, strict=True) if keep)
-    return Graph(graph.name, graph.stage, graph.inputs, nodes, graph.outputs, graph.tracked,
-                 graph.alias)
+    return Graph(
+        graph.name, graph.stage, graph.inputs, nodes, graph.outputs, graph.tracked, graph.alias
+    )
 
 
 def drop_grafts(graph: Graph) -> Graph:
@@ -75,8 +76,9 @@ def fold(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None
 def splat_operands(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
     """An elementwise op reads a literal instead of a tensor that is full of one value; with
     nothing but such operands the result is full of one value itself."""
-    if node.regions or not any(isinstance(x, Value) and made_by(x, full, producer_of)
-                               for x in node.operands):
+    if node.regions or not any(
+        isinstance(x, Value) and made_by(x, full, producer_of) for x in node.operands
+    ):
         return None
     shape = node.result.shape
     operands = tuple(_splat(x, producer_of) for x in node.operands)

@@ -17,7 +17,7 @@ from tracegrad.errors import TracegradError, VerifyError
 from tracegrad.graph.builder import GraphBuilder, literals
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import Attrs, OpDef, Trait
-from tracegrad.graph.walk import map_regions, replay, same_inputs
+from tracegrad.graph.walk import Replaced, map_regions, replay, same_inputs, use_counts
 from tracegrad.rewrite.algebra import ALGEBRA
 from tracegrad.rewrite.casts import CASTS
 from tracegrad.rewrite.cleanup import FOLDING, has_effect, remove_dead
@@ -68,7 +68,17 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Rewritten:
         raise VerifyError(f"graph {graph.name}: only functional graphs are rewritten")
     b = Rewriter(graph.name, rules)
     env = same_inputs(graph, b)
-    outputs = replay(graph, b, env, _step)
+    reads = use_counts(graph)
+
+    def step(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replaced:
+        assert isinstance(b, Rewriter)
+        out = _step(b, node, operands)
+        for old, new in zip(node.results, out, strict=True):
+            if isinstance(new, Value):
+                b.makers.reads[new] += reads[old]
+        return out
+
+    outputs = replay(graph, b, env, step)
     return Rewritten(b.finish(outputs, graph.alias), b.hits)
 
 
@@ -77,8 +87,8 @@ def cse(graph: Graph) -> Graph:
     return remove_dead(rewrite(graph, ()).graph)
 
 
-def _step(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Any:
-    assert isinstance(b, Rewriter)
+def _step(b: Rewriter, node: Node, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """The node on its new operands and with its regions rewritten, offered to the rules."""
 
     def inner(region: Graph) -> Graph:
         out, fired = rewrite(region, b.rules)
@@ -88,12 +98,34 @@ def _step(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Any:
 
     regions = map_regions(node, inner)
     unchanged = regions is node.regions and all(
-        x is y for x, y in zip(operands, node.operands, strict=True))
+        x is y for x, y in zip(operands, node.operands, strict=True)
+    )
     if unchanged:
         return b.offer(node)
     hint = node.results[0].hint if node.results else ""
     out = b.emit(node.op, operands, node.attrs, hint=hint, regions=regions)
-    return () if out is None else out
+    return () if out is None else out if isinstance(out, tuple) else (out,)
+
+
+class Makers:
+    """`pattern.ProducerOf` over the graph being built.
+
+    `node` is the maker of each value, `reads` how often the graph being replaced reads what the
+    value stands for.
+    """
+
+    def __init__(self) -> None:
+        self.node: dict[Value, Node] = {}
+        self.reads: Counter[Value] = Counter()
+
+    def __call__(self, x: Operand) -> Node | None:
+        """The node that made `x`.  Not of nodes recorded with gradients off: what a rule put in
+        their place would let a gradient through."""
+        node = self.node.get(x) if isinstance(x, Value) else None
+        return node if node is not None and node.grad else None
+
+    def is_read_once(self, x: Operand) -> bool:
+        return not isinstance(x, Value) or self.reads[x] <= 1
 
 
 class Rewriter(GraphBuilder):
@@ -104,25 +136,24 @@ class Rewriter(GraphBuilder):
         self.rules = rules
         self.hits: Counter[str] = Counter()
         self._seen: dict[Any, Any] = {}
-        self._makers: dict[Value, Node] = {}
+        self.makers = Makers()
         self._numbers: dict[Value, int] = {}
         self._by_op: dict[OpDef, tuple[Rule, ...]] = {}
         self._depth = 0
 
-    def producer_of(self, x: Operand) -> Node | None:
-        """The node that made `x`.  Not of nodes recorded with gradients off: what a rule put in
-        their place would let a gradient through."""
-        node = self._makers.get(x) if isinstance(x, Value) else None
-        return node if node is not None and node.grad else None
-
-    def emit(self, op: OpDef, operands: Sequence[Operand | bool | int | float],
-             attrs: Attrs | None = None, *, hint: str = "", regions: tuple[Graph, ...] = (),
-             target: Value | None = None) -> Any:
+    def emit(
+        self,
+        op: OpDef,
+        operands: Sequence[Operand | bool | int | float],
+        attrs: Attrs | None = None,
+        *,
+        hint: str = "",
+        regions: tuple[Graph, ...] = (),
+        target: Value | None = None,
+    ) -> Any:
         if target is not None:
             raise VerifyError(f"{op.name} writes through a target in the functional stage")
-        xs = tuple(operands)
-        if not all(isinstance(x, (Value, Literal)) for x in xs):
-            xs = literals(xs)
+        xs = literals(operands) if operands else ()
         attrs = op.attrs() if attrs is None else attrs
         try:
             types = op.infer(attrs, *[x.type for x in xs])
@@ -153,7 +184,7 @@ class Rewriter(GraphBuilder):
     def _add(self, node: Node) -> None:
         self.append(node)
         for r in node.results:
-            self._makers[r] = node
+            self.makers.node[r] = node
 
     def _rewritten(self, node: Node) -> tuple[Operand, ...] | None:
         if not node.grad or len(node.results) != 1 or self._depth >= _DEPTH:
@@ -166,11 +197,12 @@ class Rewriter(GraphBuilder):
         self.loc = node.loc
         try:
             for r in rules:
-                out = r.apply(self, node, self.producer_of)
+                out = r.apply(self, node, self.makers)
                 if out is not None:
                     if out.type != node.result.type:
-                        raise VerifyError(f"rule {r.name} turns {node.result.type} into "
-                                          f"{out.type}", loc=node.loc)
+                        raise VerifyError(
+                            f"rule {r.name} turns {node.result.type} into {out.type}", loc=node.loc
+                        )
                     self.hits[r.name] += 1
                     return (out,)
         finally:
@@ -181,10 +213,14 @@ class Rewriter(GraphBuilder):
         """Equal for nodes that compute the same; values are numbered as they are first met, so
         that operands of commutative ops can be put in order."""
         xs = tuple([x if isinstance(x, Literal) else self._number(x) for x in node.operands])
-        if len(xs) == 2 and node.op.has(Trait.COMMUTATIVE) and isinstance(xs[1], int) and (
-                not isinstance(xs[0], int) or xs[1] < xs[0]):
+        if (
+            len(xs) == 2
+            and node.op.has(Trait.COMMUTATIVE)
+            and isinstance(xs[1], int)
+            and (not isinstance(xs[0], int) or xs[1] < xs[0])
+        ):
             xs = (xs[1], xs[0])
-        exact = repr(node.attrs) if _has_floats(type(node.attrs)) else None
+        exact = repr(node.attrs) if _has_floats(node.op.attrs) else None  # type: ignore[arg-type]
         return node.op, xs, node.attrs, exact, tuple(map(id, node.regions)), node.grad
 
     def _number(self, value: Value) -> int:
@@ -195,5 +231,3 @@ class Rewriter(GraphBuilder):
 def _has_floats(cls: type) -> bool:
     """Whether equality of attributes is too weak: 0.0 == -0.0, and 1 == 1.0 == True."""
     return any("float" in str(f.type) for f in dataclasses.fields(cls))
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,7 +15,17 @@ from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.ops.create import full
 from tracegrad.types import Shape
 
-ProducerOf = Callable[[Operand], "Node | None"]
+
+class ProducerOf(Protocol):
+    """What a rule may ask of the graph around its node."""
+
+    def __call__(self, x: Operand) -> Node | None:
+        """The node that made `x`; None for inputs and literals."""
+
+    def is_read_once(self, x: Operand) -> bool:
+        """Whether nothing but the node at hand reads `x`, so that `x` dies with it."""
+
+
 Apply = Callable[[GraphBuilder, Node, ProducerOf], "Operand | None"]
 
 
@@ -24,7 +34,7 @@ class Rule:
     """``apply(b, node, producer_of)`` gives what stands for the single result of `node`, or None.
 
     The replacement has the type of the result; new nodes are emitted through `b`.
-    `producer_of(x)` is the node that made operand `x` (None for inputs and literals).
+    `producer_of(x)` is the node that made operand `x`.
     `looks_at` selects the ops to which the rule applies.  `doc` says what it does and, where it
     is not exact bit for bit, the exception.
     """

@@ -53,8 +53,7 @@ def reduce_unit_axes(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Op
     if any(x.shape[k] != 1 for k in _axes(node)):
         return None
     axes = _axes(node)
-    return as_view(b, x, Index(tuple(_first_or_all(k in axes, n)
-                                     for k, n in enumerate(x.shape))))
+    return as_view(b, x, Index(tuple(_first_or_all(k in axes, n) for k, n in enumerate(x.shape))))
 
 
 def _first_or_all(first: bool, n: Dim) -> Item:
@@ -103,7 +102,7 @@ def sum_of_expand(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Opera
     shapes = View(steps).shapes(base.shape)
     repeated = set(steps[-1].axes(shapes[-2])) & set(_axes(node))
     count = reduced_count(shapes[-1], tuple(repeated))
-    if not repeated or not _is_exact_factor(count, node.result.dtype):
+    if not repeated or not isinstance(count, int) or not _is_factor(count, node.result.dtype):
         return None
     rest = tuple(k for k in _axes(node) if k not in repeated)
     before = as_view(b, base, *steps[:-1])
@@ -116,10 +115,10 @@ def sum_of_expand(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Opera
     return mul(b, part, Literal(count, node.result.dtype))  # type: ignore[no-any-return]
 
 
-def _is_exact_factor(count: Dim, dtype: DType) -> bool:
-    """Not 0: the sum of nothing is 0, whatever x is."""
-    return isinstance(count, int) and 0 < count < (
-        2**dtype.bits // 2 if dtype.is_integer else _whole_limit(dtype))
+def _is_factor(count: int, dtype: DType) -> bool:
+    """Whether the dtype has the number.  Not 0: the sum of nothing is 0, whatever x is."""
+    limit = 2 ** (dtype.bits - 1) if dtype.is_integer else _whole_limit(dtype)
+    return 0 < count < limit
 
 
 def _axes(node: Node) -> tuple[int, ...]:
@@ -127,5 +126,9 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 
 REDUCTIONS: tuple[Rule, ...] = (
-    reduce_nothing, reduce_unit_axes, reduce_of_reduction, sum_of_splat, sum_of_expand,
+    reduce_nothing,
+    reduce_unit_axes,
+    reduce_of_reduction,
+    sum_of_splat,
+    sum_of_expand,
 )

@@ -34,8 +34,11 @@ def reads_same(v: View, w: View, base: Shape) -> bool:
 def is_whole(v: View, base: Shape) -> bool:
     """Whether the view is its base as it is."""
     geometry = v.geometry(base)
-    return geometry is not None and v.shape(base) == base and _same_geometry(
-        geometry, Geometry(0, base, dense_strides(base)))
+    return (
+        geometry is not None
+        and v.shape(base) == base
+        and _same_geometry(geometry, Geometry(0, base, dense_strides(base)))
+    )
 
 
 def _same_geometry(g: Geometry, h: Geometry) -> bool:
@@ -43,8 +46,8 @@ def _same_geometry(g: Geometry, h: Geometry) -> bool:
     if 0 in g.size:
         return True
     return is_equal(g.offset, h.offset) is True and all(
-        n == 1 or is_equal(s, t) is True
-        for n, s, t in zip(g.size, g.stride, h.stride, strict=True))
+        n == 1 or is_equal(s, t) is True for n, s, t in zip(g.size, g.stride, h.stride, strict=True)
+    )
 
 
 def is_bijective(v: View, base: Shape) -> bool:
@@ -59,9 +62,11 @@ def _keeps_all(step: Step, before: Shape) -> bool:
     if not isinstance(step, Index):
         return False
     items = [i for i in step.items if isinstance(i, (Pick, Span))]
-    return all((isinstance(i, Pick) and n == 1)
-               or (isinstance(i, Span) and i.step in (1, -1) and is_equal(i.size, n) is True)
-               for i, n in zip(items, before, strict=True))
+    return all(
+        (isinstance(i, Pick) and n == 1)
+        or (isinstance(i, Span) and i.step in (1, -1) and is_equal(i.size, n) is True)
+        for i, n in zip(items, before, strict=True)
+    )
 
 
 def are_disjoint(v: View, w: View, base: Shape) -> bool:

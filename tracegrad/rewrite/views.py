@@ -1,5 +1,8 @@
 """Views of views, and regions read, replaced and added to.
 
+A write can run in place when its base dies with it, so no rule makes a base live on past a write
+that stays: rules that skip a write ask that nothing else reads it (`is_read_once`).
+
 S and T are views over one base; "same" means that they read the same elements in the same order
 (`regions.reads_same`), "injective" that no element is read twice.  Rules that say "up to the sign
 of zero" replace ``0 + x`` by x: -0.0 stays -0.0 where the sum would give 0.0.
@@ -129,10 +132,14 @@ def read_of_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Opera
 
 @rule(as_strided)
 def read_past_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
-    """``as_strided(copy_slices(b, s, S), T)``, S and T disjoint: ``as_strided(b, T)``; for
-    add_slices likewise."""
+    """``as_strided(copy_slices(b, s, S), T)``, S and T disjoint, of a write that nothing else
+    reads or of a base full of one value: ``as_strided(b, T)``; for add_slices likewise."""
     inner = _written(node.operands[0], producer_of)
-    if inner is None or not are_disjoint(_view(inner), _view(node), inner.result.shape):
+    if inner is None or not (
+        producer_of.is_read_once(node.operands[0]) or splat(inner.operands[0], producer_of)
+    ):
+        return None
+    if not are_disjoint(_view(inner), _view(node), inner.result.shape):
         return None
     return _read(b, _base(b, inner), _view(node), node)
 
@@ -161,17 +168,22 @@ def write_of_nothing(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Op
     if isinstance(base, Literal) and src == base:
         return _base(b, node)
     read = made_by(src, as_strided, producer_of)
-    unchanged = read and same(read.operands[0], base) and reads_same(
-        _view(read), _view(node), node.result.shape)
+    unchanged = (
+        read
+        and same(read.operands[0], base)
+        and reads_same(_view(read), _view(node), node.result.shape)
+    )
     return base if unchanged else None
 
 
 @rule(copy_slices)
 def write_after_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
-    """``copy_slices(copy_slices(b, s, S), t, S)``: ``copy_slices(b, t, S)``; the inner write may
-    be an add_slices."""
+    """``copy_slices(copy_slices(b, s, S), t, S)``: ``copy_slices(b, t, S)``, where nothing else
+    reads the inner write; that may be an add_slices."""
     inner = _written(node.operands[0], producer_of)
-    if inner is None or not reads_same(_view(inner), _view(node), node.result.shape):
+    if inner is None or not producer_of.is_read_once(node.operands[0]):
+        return None
+    if not reads_same(_view(inner), _view(node), node.result.shape):
         return None
     return _slices(copy_slices, b, inner.operands[0], node.operands[1], node)
 
@@ -194,10 +206,12 @@ def write_of_all(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operan
 
 @rule(add_slices)
 def add_to_cleared(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
-    """``add_slices(copy_slices(b, 0, S), s, S)``: ``copy_slices(b, s, S)`` for injective S, up to
-    the sign of zero: what a write in place of another is to gradients."""
+    """``add_slices(copy_slices(b, 0, S), s, S)``: ``copy_slices(b, s, S)`` for injective S, where
+    nothing else reads the inner write; up to the sign of zero.  What a write is to gradients."""
     inner = made_by(node.operands[0], copy_slices, producer_of)
     if inner is None or not is_zero(splat(inner.operands[1], producer_of)):
+        return None
+    if not producer_of.is_read_once(node.operands[0]):
         return None
     shape = node.result.shape
     if not (reads_same(_view(inner), _view(node), shape) and _view(node).is_injective(shape)):
@@ -237,9 +251,12 @@ def subtract_region(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Ope
 
 @rule(add_slices)
 def add_twice(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
-    """``add_slices(add_slices(0, s, S), t, S)``: ``add_slices(0, s + t, S)`` for injective S."""
+    """``add_slices(add_slices(0, s, S), t, S)``: ``add_slices(0, s + t, S)`` for injective S,
+    where nothing else reads the inner sum."""
     inner = made_by(node.operands[0], add_slices, producer_of)
     if inner is None or not is_zero(splat(inner.operands[0], producer_of)):
+        return None
+    if not producer_of.is_read_once(node.operands[0]):
         return None
     shape = node.result.shape
     if not (reads_same(_view(inner), _view(node), shape) and _view(node).is_injective(shape)):
@@ -249,7 +266,17 @@ def add_twice(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand |
 
 
 VIEWS: tuple[Rule, ...] = (
-    whole_view, view_of_splat, view_of_view, read_of_write, read_past_write, splat_slices,
-    write_of_nothing, write_of_all, write_after_write, add_to_cleared, add_to_region,
-    subtract_region, add_twice,
+    whole_view,
+    view_of_splat,
+    view_of_view,
+    read_of_write,
+    read_past_write,
+    splat_slices,
+    write_of_nothing,
+    write_of_all,
+    write_after_write,
+    add_to_cleared,
+    add_to_region,
+    subtract_region,
+    add_twice,
 )

@@ -6,8 +6,9 @@ import ctypes
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tracegrad.errors import NoCompilerWarning, OptionError, PerformanceWarning,
 from tracegrad.loops.program import Place, Program
 from tracegrad.options import Options
 from tracegrad.runtime import blas
-from tracegrad.runtime.artifact import Accept, Executable, Kind, Returns, leaf_of
+from tracegrad.runtime.artifact import Accept, Binder, Engine, Executable, Kind, Returns, leaf_of
 from tracegrad.runtime.cache import content_key, disk_cache
 from tracegrad.runtime.launch import NativeEngine, bind_launcher, bind_python, launcher_module
 from tracegrad.runtime.reference import ReferenceEngine
@@ -78,7 +79,7 @@ def _reference(program: Program, unit_text: str) -> Executable:
     return Executable(program, unit_text, "reference", engine, _python_binder(program, engine))
 
 
-def _python_binder(program: Program, engine: NativeEngine | ReferenceEngine):  # type: ignore[no-untyped-def]
+def _python_binder(program: Program, engine: Engine) -> Binder:
     inputs = tuple(leaf_of(b) for b in program.at(Place.INPUT))
     outputs = tuple(leaf_of(b) for b in program.at(Place.OUTPUT))
     return partial(bind_python, engine, program, inputs, outputs)
@@ -104,14 +105,14 @@ def _native(program: Program, unit: SourceUnit, options: Options, compiler: Comp
     return Executable(program, unit.text, kind, engine, binder, path)
 
 
-def _binder(  # type: ignore[no-untyped-def]
+def _binder(
     program: Program,
     engine: NativeEngine,
     entry: int,
     externals: Sequence[np.ndarray],
     compiler: Compiler,
     options: Options,
-) -> tuple[Kind, object]:
+) -> tuple[Kind, Binder]:
     try:
         module = launcher_module(compiler)
     except ToolchainError as error:
@@ -124,7 +125,7 @@ def _binder(  # type: ignore[no-untyped-def]
     inputs = tuple(leaf_of(b) for b in program.at(Place.INPUT))
     outputs = tuple(leaf_of(b) for b in program.at(Place.OUTPUT))
 
-    def bind(accepts: Sequence[Accept], returns: Sequence[Returns]):  # type: ignore[no-untyped-def]
+    def bind(accepts: Sequence[Accept], returns: Sequence[Returns]) -> Callable[..., Any]:
         return bind_launcher(module, program, entry, inputs, outputs, accepts, returns, externals)
 
     return "launcher", bind
@@ -157,7 +158,8 @@ def _explain(error: ToolchainError, unit_text: str, program: Program) -> Toolcha
             # A definition starts in column 0 and names its function before the bracket.
             found = re.match(r"[A-Za-z_][\w\s*]*?(\w+)\s*\(", text)
             if found and not text.rstrip().endswith(";"):
-                kernel = kernels.get(found[1])
+                # The printer numbers a name that is taken.
+                kernel = kernels.get(found[1]) or kernels.get(re.sub(r"_\d+$", "", found[1]))
                 break
     message = error.message
     if kernel is not None:

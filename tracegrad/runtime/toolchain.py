@@ -42,7 +42,7 @@ class Compiler:
     """A C compiler that answered.
 
     `command` is how it is called, `family` is ``gcc``, ``clang`` or ``other``, `identity` (version,
-    size and time of the binary, what -march=native means here) goes into the key of every build.
+    size and time of the binary, what -march=native means on this CPU) is in the key of each build.
     """
 
     command: tuple[str, ...]
@@ -85,7 +85,8 @@ def _find(own: str, cc: str, path: str) -> Compiler | None:
 
 def _resolve(words: list[str], path: str) -> tuple[str, ...] | None:
     found = shutil.which(words[0], path=path) if words else None
-    return (found, *words[1:]) if found else None
+    # Absolute, since builds run in folders of their own.
+    return (os.path.abspath(found), *words[1:]) if found else None
 
 
 def _identify(command: tuple[str, ...]) -> Compiler:
@@ -103,7 +104,7 @@ def _identify(command: tuple[str, ...]) -> Compiler:
     if not {"family", "version", "native"} <= facts.keys():
         facts = _ask(command)
         disk_cache().write_facts(key, facts)
-    identity = "\n".join((*stamps, facts["version"], facts["native"]))
+    identity = "\n".join((*stamps, facts["version"], facts["native"], cpu_identity()))
     return Compiler(command, facts["family"], facts["version"], identity)
 
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tracegrad.loops.ir import For, If, Kernel, LoopTag, Reduce, Stmt
-from tracegrad.loops.transform import collapse, is_straight
+from tracegrad.loops.transform import collapse, is_simd
+from tracegrad.schedule.columns import turn_columns
 
 
 def map_cpu(kernel: Kernel) -> Kernel:
-    """`kernel` with contiguous nests collapsed and innermost PARALLEL loops made VECTOR."""
-    return replace(kernel, body=_tagged(collapse(kernel.body)))
+    """`kernel` with contiguous nests joined, column reductions turned, inner loops VECTOR."""
+    turned = turn_columns(replace(kernel, body=collapse(kernel.body)))
+    return replace(turned, body=_tagged(turned.body))
 
 
 def _tagged(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
@@ -25,7 +27,7 @@ def _tagged(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
 
 def _tag(s: Stmt) -> Stmt:
     match s:
-        case For(tag=LoopTag.PARALLEL, body=body) if is_straight(body):
+        case For(var, _, LoopTag.PARALLEL, body) if is_simd(var, body):
             return replace(s, tag=LoopTag.VECTOR)
         case For(body=body) | Reduce(body=body):
             return replace(s, body=_tagged(body))

@@ -16,6 +16,7 @@ from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops.create import full
 from tracegrad.ops.select import where as where_op
+from tracegrad.ops.transcendental import power as power_op
 from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import layout
 from tracegrad.trace.promote import (
@@ -38,14 +39,15 @@ def strides_of(shape: tuple[int, ...], args: Sequence[Arg]) -> layout.Strides | 
 
 
 def apply_op(trace: Trace, op: OpDef, args: Sequence[Arg], *, dtype: DType | None = None,
-             weak: bool = False) -> Tracer:
+             weak: bool = False, ufunc: np.ufunc | None = None) -> Tracer:
     """``op(*args)`` with promotion and broadcasting; `weak` marks arithmetic of Python floats."""
     wrapped = _out_of_range(trace, op, args)
     if wrapped is not None:
         return wrapped
-    op, ins, _ = loop_of(trace, op, args, dtype)
+    op, ins, _ = loop_of(trace, op, args, dtype, ufunc)
     shape = broadcast_shapes(*map(shape_of, args))
     xs = prepared(trace, args, ins, shape)
+    _check_power(op, xs)
     return trace.apply(op, xs, layout=strides_of(shape, args),  # type: ignore[no-any-return]
                        scalar=scalar_flag(trace, shape), weak=weak)
 
@@ -56,6 +58,14 @@ def prepared(trace: Trace, args: Sequence[Arg], ins: Sequence[DType], shape: tup
     known = is_known(args)
     return [broadcast(trace, cast(trace, x, d), shape, known)
             for x, d in zip(args, ins, strict=True)]
+
+
+def _check_power(op: OpDef, xs: Sequence[Tracer | Literal]) -> None:
+    exponent = xs[-1]
+    if op is power_op and isinstance(exponent, Literal) and exponent.dtype.is_integer \
+            and exponent.value < 0:
+        raise ValueArgumentError("Integers to negative integer powers are not allowed.",
+                                 loc=source.here())
 
 
 def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None:
@@ -112,7 +122,7 @@ def check_target(trace: Trace, target: Tracer, operands: Sequence[Any] = (), *,
 
 def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
              where: Arg | None = None, casting: str = "same_kind",
-             dtype: DType | None = None) -> Tracer:
+             dtype: DType | None = None, ufunc: np.ufunc | None = None) -> Tracer:
     """``target[...] = op(*args)`` with the in-place rules of the trace's face; returns `target`.
 
     Raises DTypeError when the result cannot be cast to the target's dtype and ShapeError when it
@@ -120,7 +130,7 @@ def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
     """
     check_target(trace, target, args)
     name = op.name
-    op, ins, out = loop_of(trace, op, args, dtype)
+    op, ins, out = loop_of(trace, op, args, dtype, ufunc)
     check_cast(trace, name, out, target.element_type, casting)
     shape = broadcast_shapes(*map(shape_of, args), *([] if where is None else [shape_of(where)]))
     check_fits(trace, name, shape, target.shape)

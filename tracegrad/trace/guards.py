@@ -226,20 +226,24 @@ class CapturedArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outside:
-    """Everything that a specialisation depends on beside its arguments."""
+    """Everything that a specialisation depends on beside its arguments.
+
+    `quick` are the guards of global names, ``[namespace, name, value, guard]``, checked by
+    identity first; `slow` are the others.
+    """
 
     guards: tuple[Guard, ...] = ()
     arrays: tuple[CapturedArray, ...] = ()
-    _quick: list[list[Any]] = field(default_factory=list)
-    _slow: list[Guard] = field(default_factory=list)
+    quick: list[list[Any]] = field(default_factory=list)
+    slow: list[Guard] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for guard in self.guards:
             if isinstance(guard.path, Global) and guard.holds in (operator.is_, same_value) \
                     and not isinstance(guard.expected, (list, dict, set)):
-                self._quick.append([guard.path.namespace, guard.path.name, guard.expected, guard])
+                self.quick.append([guard.path.namespace, guard.path.name, guard.expected, guard])
             else:
-                self._slow.append(guard)
+                self.slow.append(guard)
 
     @property
     def is_empty(self) -> bool:
@@ -247,13 +251,13 @@ class Outside:
 
     def enter(self, leaves: Leaves) -> list[np.ndarray] | None:
         """The captured arrays of this call; None when a guard fails and a new trace is due."""
-        for entry in self._quick:
+        for entry in self.quick:
             found = entry[0].get(entry[1], ABSENT)
             if found is not entry[2]:
                 if not entry[3].holds(found, entry[2]):
                     return None
                 entry[2] = found  # equal in value: recognised by identity from now on
-        for guard in self._slow:
+        for guard in self.slow:
             if not guard.holds(guard.path.fetch(leaves), guard.expected):
                 return None
         out = []

@@ -13,7 +13,7 @@ from tracegrad.errors import ShapeError
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, Permute
-from tracegrad.ops.index import ScatterAttrs, ScatterSetAttrs, scatter_add, scatter_set
+from tracegrad.ops.scatter import ScatterAttrs, ScatterSetAttrs, scatter_add, scatter_set
 from tracegrad.ops.select import where as where_op
 from tracegrad.trace import indexing
 from tracegrad.trace.elementwise import (
@@ -154,14 +154,14 @@ def masked_fill(trace: Trace, x: Tracer, mask: Any, value: Any) -> Tracer:
     x = trace.lift(x)
     cond, given = as_arg(trace, mask), as_arg(trace, value)
     trace.place()
-    check_target(trace, x, (given,), allow_overlap=True)
+    check_target(trace, x, (given,))
     if shape_of(given) != ():
         raise ShapeError("masked_fill_ only supports a 0-dimensional value tensor",
                          loc=source.here())
     check_fits(trace, "masked_fill_", shape_of(cond), x.shape)
     xs = prepared(trace, (truth(trace, cond), cast(trace, given, x.element_type)),
                   (BOOL, x.element_type), x.shape)
-    trace.write(x, where_op, (*xs, x), allow_overlap=True)
+    trace.write(x, where_op, (*xs, x))
     return x
 
 

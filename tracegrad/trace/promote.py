@@ -162,8 +162,8 @@ def ufunc_of(op: OpDef) -> np.ufunc | None:
     return found[0] if found else None
 
 
-# What NumPy's arithmetic means on bool.
-_ON_BOOL = {"add": "logical_or", "mul": "logical_and", "abs": "copy"}
+# What NumPy means on bool by ops that are not defined for it.
+_ON_BOOL = {"abs": "copy"}
 
 COMPARISONS = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater,
                          np.greater_equal})
@@ -172,18 +172,22 @@ COMPARISONS = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.grea
 @lru_cache(maxsize=4096)
 def _numpy_loop(ufunc: np.ufunc, kinds: tuple[Kind, ...], out: np.dtype | None
                 ) -> tuple[np.dtype, ...]:
-    signature = None if out is None else (*(None,) * ufunc.nin, out)
-    found = ufunc.resolve_dtypes((*kinds, None), signature=signature)
-    return found  # type: ignore[no-any-return]
+    types = (*kinds, *(None,) * ufunc.nout)
+    if out is None:
+        return ufunc.resolve_dtypes(types)  # type: ignore[no-any-return]
+    return ufunc.resolve_dtypes(  # type: ignore[no-any-return]
+        types, signature=(*(None,) * ufunc.nin, out))
 
 
-def loop_of(trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None = None
-            ) -> tuple[OpDef, tuple[DType, ...], DType]:
+def loop_of(trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None = None,
+            ufunc: np.ufunc | None = None) -> tuple[OpDef, tuple[DType, ...], DType]:
     """The op to run, the dtype of each operand and of the result; `dtype` forces the result's.
+
+    `ufunc` is the function called, where several mean the op.
 
     Raises DTypeError with NumPy's text when there is no loop for these dtypes.
     """
-    ufunc = ufunc_of(op)
+    ufunc = ufunc or ufunc_of(op)
     torch = not trace.face.numpy_scalars  # type: ignore[attr-defined]
     kinds = (_torch_type(args).np,) * len(args) if torch else tuple(kind_of(x) for x in args)
     if ufunc is None:

@@ -31,6 +31,7 @@ from tracegrad.trace.guards import (
     same_keys,
     same_value,
 )
+from tracegrad.trace.impure import impure
 from tracegrad.trace.substitute_code import is_callee, is_user_path, outside_write
 from tracegrad.trace.substitute_containers import GuardedDict, GuardedList
 from tracegrad.trace.substitute_objects import (
@@ -40,7 +41,12 @@ from tracegrad.trace.substitute_objects import (
     shadow_class,
     unwrap_proxy,
 )
-from tracegrad.trace.substitute_table import Callee, find_callee, find_function, wrap_installed
+from tracegrad.trace.substitute_table import (
+    Callee,
+    find_substitute,
+    is_installed_function,
+    wrap_installed,
+)
 from tracegrad.trace.tracer import Tracer
 
 _VALUES = (int, float, complex, str, bytes, type(None), np.generic, np.dtype, range, slice,
@@ -85,7 +91,7 @@ class Namespace(dict):  # type: ignore[type-arg]
             value = vars(builtins)[name]  # a KeyError becomes the NameError of plain Python
             self.sub.captures.guard(path, ABSENT)
             return self.sub.builtin(value)
-        return self.sub.read(path, raw)
+        return self.sub.read(path, raw, named=True)
 
     def _prefix(self) -> str:
         return "" if self.base is self.sub.home else str(self.base.get("__name__", ""))
@@ -109,6 +115,7 @@ class Substitution:
         self.captures = captures
         self.is_open = True
         self.home: dict[str, Any] | None = None
+        self.root: Any = None  # the traced function itself, which is rebuilt wherever it lives
         self.builtins = dict(vars(builtins), __import__=self._import)
         self._spaces: dict[int, Namespace] = {}
         # id -> (original, substitute); the original is kept alive so that ids stay its own.
@@ -118,8 +125,11 @@ class Substitution:
 
     # -- reading
 
-    def read(self, path: Path, raw: Any) -> Any:
-        """What traced code sees for `raw`, found at `path`; records the capture or guard."""
+    def read(self, path: Path, raw: Any, *, named: bool = False) -> Any:
+        """What traced code sees for `raw`, found at `path`; records the capture or guard.
+
+        `named`: the caller tells calls of a `Callee` from other uses of it.
+        """
         if isinstance(raw, Tracer) or not self.is_open:
             return raw
         if isinstance(raw, np.ndarray):
@@ -134,7 +144,8 @@ class Substitution:
             self.captures.guard(path, frozenset(raw), _same_set)
             return raw
         self.captures.guard(path, raw, operator.is_)
-        return self.substitute(path, raw)
+        value = self.substitute(path, raw)
+        return value.real if type(value) is Callee and not named else value
 
     def substitute(self, path: Path, raw: Any) -> Any:
         """What traced code sees for a function, class, module or other object."""
@@ -147,7 +158,15 @@ class Substitution:
 
     def builtin(self, value: Any) -> Any:
         """A builtin by its substitute, if it has one."""
-        return find_callee(value) or find_function(value) or value
+        return find_substitute(value) or impure(value) or value
+
+    def installed(self, value: Any, name: str) -> Any:
+        """What an attribute of an installed module is in traced code; nothing is guarded."""
+        if isinstance(value, (*_VALUES, Tracer)):
+            return value
+        if isinstance(value, np.ndarray):
+            return self.captures.trace.concrete(value)
+        return self.substitute(Constant(value, name), value)
 
     def call(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """`function`, which the caller holds, as traced code would see it."""
@@ -168,12 +187,9 @@ class Substitution:
     # -- by kind
 
     def _make(self, path: Path, raw: Any) -> Any:
-        found = find_callee(raw)
+        found = find_substitute(raw) or impure(raw)
         if found is not None:
             return found
-        function = find_function(raw)
-        if function is not None:
-            return function
         if isinstance(raw, FunctionType):
             return self._function(path, raw)
         if isinstance(raw, ModuleType):
@@ -187,6 +203,8 @@ class Substitution:
             return self.substitute(Attribute(path, "__wrapped__"), inner)
         if isinstance(raw, type):
             return shadow_class(self, path, raw)
+        if is_installed_function(raw):
+            return wrap_installed(raw)
         return object_proxy(self, path, raw) if is_proxied(raw) else raw
 
     def _container(self, path: Path, raw: Any) -> Any:
@@ -194,8 +212,8 @@ class Substitution:
         if found is not None:
             return found[1]
         if _is_plain(raw):
-            self.captures.guard(path, tuple(raw) if type(raw) is list else
-                                dict(raw) if type(raw) is dict else raw, _same_contents)
+            self.captures.guard(path, raw.copy() if isinstance(raw, (list, dict)) else raw,
+                                same_value)
             self._remember(raw, raw)
             return raw
         keys = tuple(raw) if isinstance(raw, dict) else tuple(range(len(raw)))
@@ -214,7 +232,7 @@ class Substitution:
         code = raw.__code__
         if type(raw.__globals__) is Namespace:
             return raw
-        if not is_user_path(code.co_filename) and not isinstance(path, Constant):
+        if raw is not self.root and not is_user_path(code.co_filename):
             return wrap_installed(raw)
         written = outside_write(code)
         if written is not None:
@@ -224,7 +242,7 @@ class Substitution:
     def rebuild(self, path: Path, raw: FunctionType) -> FunctionType:
         """The function over substituted globals, cells, defaults and attributes."""
         closure = raw.__closure__
-        cells = tuple(self._cell(c) for c in closure) if closure is not None else None
+        cells = tuple(map(_new_cell, raw.__code__.co_freevars, closure)) if closure else None
         space = self.namespace(raw.__globals__)
         new = FunctionType(raw.__code__, space, raw.__name__, None, cells)
         self._remember(raw, new)  # before cells are filled, which may hold the function itself
@@ -247,14 +265,6 @@ class Substitution:
             new.__dict__[name] = (value if name == "__wrapped__"
                                   else self.read(Attribute(path, name), value))
         return new
-
-    def _cell(self, cell: CellType) -> CellType:
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            return cell  # set later by its owner
-        return cell if isinstance(content, type) and not isinstance(content, Tracer) and \
-            is_user_class(content) else CellType()
 
     def namespace(self, base: dict[str, Any]) -> Namespace:
         """The substituted globals over `base`."""
@@ -298,26 +308,19 @@ class Substitution:
                     yield Global(space.base, name, space._prefix()), value
 
 
-def is_user_class(kind: type) -> bool:
-    """Whether a class is defined in the user's code."""
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None)
-    if kind.__module__ == "builtins":
-        return False
-    return file is None and module is not None and kind.__module__ == "__main__" \
-        or (is_user_path(file) if file else module is None)
+def _new_cell(name: str, cell: CellType) -> CellType:
+    """An empty cell to hold the substitute; the same one if it is not to be substituted."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return cell  # set later by its owner
+    return cell if name == "__class__" else CellType()
 
 
 def _is_plain(raw: Any) -> bool:
     """Whether a container holds numbers, strings and containers of them only."""
     items = raw.values() if isinstance(raw, dict) else raw
     return all(isinstance(x, _VALUES) or (type(x) is tuple and _is_plain(x)) for x in items)
-
-
-def _same_contents(found: Any, expected: Any) -> bool:
-    if isinstance(expected, tuple) and type(found) is list:
-        return len(found) == len(expected) and all(map(same_value, found, expected))
-    return same_value(found, expected)
 
 
 def _same_set(found: Any, expected: Any) -> bool:
@@ -335,4 +338,4 @@ def _refusing(raw: FunctionType, what: str, loc: source.SourceLoc) -> Callable[.
     return refuse
 
 
-__all__ = ["Namespace", "Substitution", "is_user_class"]
+__all__ = ["Namespace", "Substitution"]

@@ -1,0 +1,1 @@
+"""The command line: ``python -m tracegrad {demo, doctor, dump, opt, build, cache}``."""

@@ -1,0 +1,306 @@
+"""Run a user function on tracers: arguments in, a traced graph and the form of its results out."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType, FunctionType, MethodType, TracebackType
+from typing import Any
+
+import numpy as np
+import optree
+
+from tracegrad import source
+from tracegrad.errors import TracegradError, TraceRecursionError
+from tracegrad.graph.ir import Graph, Operand, Value
+from tracegrad.options import Options
+from tracegrad.source import SourceLoc
+from tracegrad.trace.captures import Captures
+from tracegrad.trace.guards import Argument, Outside
+from tracegrad.trace.modes import STATE
+from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf
+from tracegrad.trace.substitute import Substitution
+from tracegrad.trace.substitute_code import is_user_path
+from tracegrad.trace.substitute_objects import restore_class
+from tracegrad.trace.substitute_table import known_array
+from tracegrad.trace.tracer import Capture, Trace, Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Where an input of the graph comes from; exactly one of the three is set.
+
+    `leaf` indexes the leaves of the call, `array` the captured arrays of `Traced.outside`,
+    `outer` the storages of the enclosing trace in `Traced.captures`.
+    """
+
+    leaf: int | None = None
+    array: int | None = None
+    outer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutLeaf:
+    """One leaf of the result: output `index` of the graph, or a `value` known while tracing."""
+
+    kind: Kind
+    index: int | None = None
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A traced call."""
+
+    signature: CallSignature
+    graph: Graph
+    inputs: tuple[Input, ...]
+    outputs: tuple[OutLeaf, ...]
+    out_tree: optree.PyTreeSpec
+    outside: Outside
+    captures: tuple[Capture, ...] = ()
+    location: SourceLoc | None = None  # where the function is defined
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The result in its own structure, from one value for each of `outputs`."""
+        return self.out_tree.unflatten(leaves)
+
+
+def trace_call(fn: Callable[..., Any], signature: CallSignature, *, face: type[Tracer],
+               tracked: Collection[int] = (), options: Options | None = None,
+               parent: Trace | None = None, grad: bool = True) -> Traced:
+    """Trace ``fn`` for the arguments that `signature` describes.
+
+    `tracked` are the leaves that gradients may be asked of; `parent` is the enclosing trace of
+    a transform written inside a traced function; `grad` is the gradient mode on entry.
+
+    Raises:
+        TracegradError: something in the function cannot be traced; placed at the user's line.
+    """
+    options = Options() if options is None else options
+    trace = Trace(signature.name, face, parent, options.views == "exact")
+    captures, names = _outside_of(trace, parent)
+    args, kwargs = _arguments(trace, names, signature, tracked, options)
+    run = names.call(fn, signature.name) if options.substitute else fn
+    try:
+        with _recording(trace, grad):
+            result = _run(run, args, kwargs, signature.name)
+            operands, outputs, tree = _results(trace, names, result)
+            outside = _close(trace, captures, operands, parent)
+            inputs = _inputs(trace, signature, captures, outside)
+            graph = trace.finish(operands)
+    finally:
+        trace.open = False
+        if parent is None:
+            names.is_open = False
+    return Traced(signature, graph, inputs, tuple(outputs), tree, outside,
+                  tuple(trace.captures.values()), _defined(fn))
+
+
+def _outside_of(trace: Trace, parent: Trace | None) -> tuple[Captures, Substitution]:
+    """The record of captures: that of the outermost trace."""
+    if parent is None:
+        captures = Captures(trace)
+        trace.names = Substitution(captures)
+        trace.lookup_array = captures.lookup
+    else:
+        trace.names = parent.names
+        captures = trace.names.captures
+    trace.check_outside = captures.check_write
+    return captures, trace.names
+
+
+def _arguments(trace: Trace, names: Substitution, signature: CallSignature,
+               tracked: Collection[int], options: Options) -> tuple[Any, Any]:
+    values = []
+    for k, leaf in enumerate(signature.leaves):
+        if leaf.is_traced:
+            values.append(_argument(trace, leaf, k in tracked))
+        elif options.substitute:
+            values.append(names.read(Argument(k, leaf.name), leaf.value))
+        else:
+            values.append(leaf.value)
+    return signature.rebuild(values)
+
+
+def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
+    assert leaf.type is not None
+    scalar = leaf.kind is not Kind.ARRAY and trace.face.numpy_scalars  # type: ignore[attr-defined]
+    return trace.argument(leaf.type, leaf.name, tracked=tracked, layout=leaf.layout or None,
+                          scalar=scalar, weak=leaf.kind is Kind.WEAK,
+                          readonly=not leaf.writable)
+
+
+@contextmanager
+def _recording(trace: Trace, grad: bool) -> Iterator[None]:
+    before = STATE.grad
+    STATE.traces.append(trace)
+    STATE.grad = grad
+    try:
+        yield
+    finally:
+        STATE.grad = before
+        popped = STATE.traces.pop()
+        assert popped is trace, "traces are closed in the order of their nesting"
+
+
+# ----------------------------------------------------------------------------------- errors
+
+
+def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+         name: str) -> Any:
+    try:
+        return run(*args, **kwargs)
+    except TracegradError as e:
+        _place(e)
+        raise
+    except RecursionError as e:
+        raise TraceRecursionError(
+            f"{name} calls itself without end while it is traced", loc=_deepest(e.__traceback__),
+            remedy="End the recursion by a static value (an int, a shape), not by a traced one."
+        ) from None
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while tb is not None:
+        yield tb.tb_frame, tb.tb_lasti
+        tb = tb.tb_next
+
+
+def _is_users(frame: FrameType) -> bool:
+    return is_user_path(frame.f_code.co_filename)
+
+
+def _deepest(tb: TracebackType | None) -> SourceLoc | None:
+    found = [at for at in _frames(tb) if _is_users(at[0])]
+    return source.at(found[0][0], found[0][1]) if found else None
+
+
+def _place(error: TracegradError) -> None:
+    """Place an error that arose inside an installed package at the user's call of it."""
+    loc = error.loc
+    if loc is not None and not (isinstance(loc, SourceLoc) and not is_user_path(loc.file)):
+        return
+    stack = list(_frames(error.__traceback__))
+    last = max((k for k, (frame, _) in enumerate(stack) if _is_users(frame)), default=None)
+    if last is None:
+        return
+    error.loc = source.at(*stack[last])
+    if loc is None:
+        return
+    error.notes = (*error.notes, ("where the value arrived:", loc))
+    spelling = _spelling(error.loc)
+    if spelling:
+        error.message = f"{spelling} cannot take a traced value: {error.message}"
+        error.args = (error.message,)
+
+
+def _spelling(loc: SourceLoc) -> str:
+    """The function as the user called it: the text of the call up to its parenthesis."""
+    text = linecache.getline(loc.file, loc.line)[loc.col:loc.end_col]
+    head, bracket, _ = text.partition("(")
+    return head.strip() if bracket else ""
+
+
+# ---------------------------------------------------------------------------------- results
+
+
+def _results(trace: Trace, names: Substitution, result: Any
+             ) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec]:
+    leaves, tree = optree.tree_flatten(result, namespace=NAMESPACE)
+    while any([restore_class(names, x) for x in leaves]):
+        leaves, tree = optree.tree_flatten(result, namespace=NAMESPACE)
+    operands: list[Operand] = []
+    outputs = []
+    for x in leaves:
+        refuse = None if isinstance(x, type) else getattr(type(x), "refuse", None)
+        if isinstance(x, np.ndarray):
+            x = known_array(x)
+        elif refuse is not None:
+            x.refuse()
+        if not isinstance(x, Tracer):
+            outputs.append(OutLeaf(Kind.STATIC, value=names.original(x)))
+            continue
+        x = trace.lift(x)
+        kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
+        outputs.append(OutLeaf(kind, len(operands)))
+        operands.append(trace.operand(x))
+    return operands, outputs, tree  # type: ignore[return-value]
+
+
+def _close(trace: Trace, captures: Captures, operands: Sequence[Operand],
+           parent: Trace | None) -> Outside:
+    """Drop inputs of arrays that were looked at and never used; the outermost trace only."""
+    if parent is not None:
+        return Outside()
+    used = {x for x in operands if isinstance(x, Value)}
+    for node in trace.builder.nodes:
+        used.update(node.values())
+    outside, _ = captures.close(used)
+    dropped = {f.tracer.memory.base for f in captures.found.values()} - used
+    keep = [k for k, v in enumerate(trace.builder.inputs) if v not in dropped]
+    trace.builder.inputs[:] = [trace.builder.inputs[k] for k in keep]
+    trace.builder.tracked[:] = [trace.builder.tracked[k] for k in keep]
+    return outside
+
+
+def _inputs(trace: Trace, signature: CallSignature, captures: Captures, outside: Outside
+            ) -> tuple[Input, ...]:
+    out = [Input(leaf=k) for k, leaf in enumerate(signature.leaves) if leaf.is_traced]
+    out += [Input(array=k) for k in range(len(outside.arrays))]
+    if trace.parent is not None:
+        out += [Input(outer=k) for k in range(len(trace.captures))]
+    assert len(out) == len(trace.builder.inputs), "every input has a source"
+    return tuple(out)
+
+
+def _defined(fn: Any) -> SourceLoc | None:
+    while isinstance(fn, (partial, MethodType)):
+        fn = fn.func if isinstance(fn, partial) else fn.__func__
+    if not isinstance(fn, FunctionType):
+        return None
+    code = fn.__code__
+    return SourceLoc(code.co_filename, code.co_firstlineno, 0, 10**6, code.co_qualname)
+
+
+def recompile_advice(signatures: Sequence[CallSignature], limit: int = 8) -> str | None:
+    """A warning text when the newest signature is the `limit`-th that differs in one argument.
+
+    `signatures` are those of all specialisations of one function, newest last.
+    """
+    newest = signatures[-1]
+    for at, leaf in enumerate(newest.leaves):
+        rivals = [s for s in signatures if _differs_only_at(s, newest, at)]
+        if len(rivals) != limit - 1:
+            continue
+        seen = [*rivals, newest]
+        if not leaf.is_traced:
+            what, remedy = "values", "Pass it as a float or an array, which are traced"
+        elif len({s.leaves[at].type.dtype for s in seen}) == len(seen):  # type: ignore[union-attr]
+            what, remedy = "dtypes", "Convert it to one dtype before the call"
+        else:
+            what, remedy = "shapes or layouts", "Pad it to one shape, or pass it in chunks of one"
+        shown = ", ".join(repr(x.leaves[at].value) if not leaf.is_traced
+                          else str(x.leaves[at].type) for x in seen[-3:])
+        return (f"{newest.name} was specialised for {limit} {what} of {leaf.path} "
+                f"({leaf.name}), the last ones {shown}.  {remedy}.")
+    return None
+
+
+def _differs_only_at(a: CallSignature, b: CallSignature, at: int) -> bool:
+    if len(a.leaves) != len(b.leaves) or a.tree != b.tree:
+        return False
+    mine, other = _entries(a), _entries(b)
+    if any((x.is_traced, x.kind) != (y.is_traced, y.kind)
+           for x, y in zip(a.leaves, b.leaves, strict=True)):
+        return False
+    return mine[at] != other[at] and all(
+        x == y for k, (x, y) in enumerate(zip(mine, other, strict=True)) if k != at)
+
+
+def _entries(s: CallSignature) -> tuple[Any, ...]:
+    assert isinstance(s.key, tuple)
+    return s.key[1:]

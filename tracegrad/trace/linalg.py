@@ -1,0 +1,196 @@
+"""Products of tracers and norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracegrad import source
+from tracegrad.dtypes import F64
+from tracegrad.errors import ShapeError, UnsupportedError, ValueArgumentError
+from tracegrad.ops import arithmetic, compare, einsum, transcendental
+from tracegrad.trace import reduce
+from tracegrad.trace.creation import tracer
+from tracegrad.trace.elementwise import apply_op, scalar_flag
+from tracegrad.trace.promote import cast, result_type
+from tracegrad.trace.shape import axes_of, axis_of, diagonal, ravel, reshape
+from tracegrad.trace.tracer import Trace, Tracer
+
+
+def _pair(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer]:
+    """Both operands as tracers of their common dtype."""
+    x, y = tracer(trace, a), tracer(trace, b)
+    dtype = result_type(trace, (x, y))
+    return cast(trace, x, dtype), cast(trace, y, dtype)  # type: ignore[return-value]
+
+
+def _product(trace: Trace, build: Any, x: Tracer, y: Tracer, shape: tuple[int, ...], hint: str
+             ) -> Tracer:
+    return trace.compose(build, (x, y), hint=hint, scalar=scalar_flag(trace, shape))
+
+
+def matmul(trace: Trace, a: Any, b: Any) -> Tracer:
+    """``a @ b``; operands need at least one axis."""
+    x, y = _pair(trace, a, b)
+    for k, z in enumerate((x, y)):
+        if not z.shape:
+            raise ShapeError(f"matmul: Input operand {k} does not have enough dimensions (has 0, "
+                             "gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)",
+                             loc=source.here())
+    inner = y.shape[-2] if len(y.shape) > 1 else y.shape[0]
+    if x.shape[-1] != inner:
+        raise ShapeError(
+            "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            f"(n?,k),(k,m?)->(n?,m?) (size {inner} is different from {x.shape[-1]})",
+            loc=source.here())
+    flat = len(x.shape) == 1 and len(y.shape) == 1
+    return _product(trace, einsum.matmul_any, x, y, () if flat else (1,), "matmul")
+
+
+def dot(trace: Trace, a: Any, b: Any) -> Tracer:
+    """``np.dot``: a product of scalars, an inner product, or a sum over the last axis of `a` and
+    the second to last of `b`."""
+    x, y = _pair(trace, a, b)
+    if not x.shape or not y.shape:
+        return apply_op(trace, arithmetic.mul, (x, y))
+    axis = len(y.shape) - 2 if len(y.shape) > 1 else 0
+    if x.shape[-1] != y.shape[axis]:
+        raise ShapeError(
+            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim {len(x.shape) - 1}) "
+            f"!= {y.shape[axis]} (dim {axis})", loc=source.here())
+    return _tensordot(trace, x, y, [len(x.shape) - 1], [axis])
+
+
+def _tensordot(trace: Trace, x: Tracer, y: Tracer, xa: list[int], ya: list[int]) -> Tracer:
+    rank = len(x.shape) + len(y.shape) - len(xa) - len(ya)
+    return _product(trace, lambda b, u, v: einsum.tensordot(b, u, v, xa, ya), x, y, (1,) * rank,
+                    "dot")
+
+
+def inner(trace: Trace, a: Any, b: Any) -> Tracer:
+    x, y = _pair(trace, a, b)
+    if not x.shape or not y.shape:
+        return apply_op(trace, arithmetic.mul, (x, y))
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim "
+                         f"{len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
+                         loc=source.here())
+    return _tensordot(trace, x, y, [len(x.shape) - 1], [len(y.shape) - 1])
+
+
+def vdot(trace: Trace, a: Any, b: Any) -> Tracer:
+    x, y = tracer(trace, a), tracer(trace, b)
+    return dot(trace, ravel(trace, x), ravel(trace, y))
+
+
+def outer(trace: Trace, a: Any, b: Any) -> Tracer:
+    x, y = tracer(trace, a), tracer(trace, b)
+    column = reshape(trace, ravel(trace, x), (-1, 1) if x.shape != (0,) else (0, 1))
+    return apply_op(trace, arithmetic.mul, (column, ravel(trace, y)))
+
+
+def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Tracer:
+    x, y = _pair(trace, a, b)
+    if isinstance(axes, (tuple, list)):
+        first, second = axes
+        xa = [axis_of(trace, k, len(x.shape)) for k in _many(first)]
+        ya = [axis_of(trace, k, len(y.shape)) for k in _many(second)]
+    else:
+        xa = [len(x.shape) - int(axes) + k for k in range(int(axes))]
+        ya = list(range(int(axes)))
+    if len(xa) != len(ya) or any(k < 0 for k in xa) or any(k >= len(y.shape) for k in ya) or any(
+            x.shape[i] != y.shape[j] for i, j in zip(xa, ya, strict=True)):
+        raise ShapeError("shape-mismatch for sum", loc=source.here())
+    return _tensordot(trace, x, y, xa, ya)
+
+
+def _many(axes: Any) -> list[Any]:
+    return list(axes) if isinstance(axes, (tuple, list)) else [axes]
+
+
+def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
+    """``np.einsum`` with a subscript string and one or two operands."""
+    if not isinstance(spec, str):
+        raise UnsupportedError("np.einsum with lists of axes is not supported yet",
+                               loc=source.here(), remedy="Give the subscripts as a string.")
+    xs = [tracer(trace, x) for x in operands]
+    if len(xs) not in (1, 2):
+        raise UnsupportedError(f"np.einsum of {len(xs)} operands is not supported yet",
+                               loc=source.here(), remedy="Contract two operands at a time.")
+    dtype = result_type(trace, xs)
+    _, out = einsum.parse_subscripts(spec, [len(x.shape) for x in xs])
+    build = einsum.einsum_one if len(xs) == 1 else einsum.einsum_two
+    return trace.compose(lambda b, *vs: build(b, spec, *vs),  # type: ignore[operator]
+                         [cast(trace, x, dtype) for x in xs], hint="einsum",
+                         scalar=scalar_flag(trace, (1,) * len(out)))
+
+
+def trace_of_matrix(trace: Trace, x: Tracer, offset: Any = 0, axis1: Any = 0, axis2: Any = 1,
+                    dtype: Any = None) -> Tracer:
+    """``np.trace``: the sum of a diagonal."""
+    return reduce.sum(trace, diagonal(trace, x, offset, axis1, axis2, readonly=True), -1, dtype)
+
+
+def norm(trace: Trace, a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
+    """``np.linalg.norm`` of vectors (every `ord`) and matrices (Frobenius, 1, inf)."""
+    x = tracer(trace, a)
+    if not x.element_type.is_float:
+        x = cast(trace, x, F64)  # type: ignore[assignment]
+    rank = len(x.shape)
+    if axis is None:
+        if ord is None or (ord in ("fro", "f") and rank == 2) or (ord == 2 and rank == 1):
+            return _root(trace, x, axes_of(trace, None, rank), keepdims)
+        axis = tuple(range(rank))
+    axes = axes_of(trace, axis, rank)
+    if len(axes) == 1:
+        return _vector_norm(trace, x, ord, axes, keepdims)
+    if len(axes) == 2:
+        return _matrix_norm(trace, x, ord, axis, keepdims)
+    raise ValueArgumentError("Improper number of dimensions to norm.", loc=source.here())
+
+
+def _root(trace: Trace, x: Tracer, axes: Any, keepdims: bool) -> Tracer:
+    total = reduce.sum(trace, apply_op(trace, arithmetic.mul, (x, x)), axes, None, keepdims)
+    return apply_op(trace, transcendental.sqrt, (total,))
+
+
+def _vector_norm(trace: Trace, x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool
+                 ) -> Tracer:
+    if ord is None or ord == 2:
+        return _root(trace, x, axes, keepdims)
+    size = apply_op(trace, arithmetic.absolute, (x,))
+    if ord == np.inf:
+        return reduce.max(trace, size, axes, keepdims)
+    if ord == -np.inf:
+        return reduce.min(trace, size, axes, keepdims)
+    if ord == 0:
+        hits = cast(trace, apply_op(trace, compare.ne, (x, 0)), x.element_type)
+        return reduce.sum(trace, hits, axes, None, keepdims)  # type: ignore[arg-type]
+    if ord == 1:
+        return reduce.sum(trace, size, axes, None, keepdims)
+    if isinstance(ord, str):
+        raise ValueArgumentError(f"Invalid norm order '{ord}' for vectors", loc=source.here())
+    powers = apply_op(trace, transcendental.power, (size, float(ord)))
+    total = reduce.sum(trace, powers, axes, None, keepdims)
+    return apply_op(trace, transcendental.power, (total, 1.0 / float(ord)))
+
+
+def _matrix_norm(trace: Trace, x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Tracer:
+    if ord in (None, "fro", "f"):
+        return _root(trace, x, axis, keepdims)
+    row, column = (axis_of(trace, k, len(x.shape)) for k in axis)
+    if ord not in (1, -1, np.inf, -np.inf):
+        raise UnsupportedError(f"np.linalg.norm with ord={ord!r} of matrices is not supported yet",
+                               loc=source.here())
+    summed, along = (row, column) if abs(ord) == 1 else (column, row)
+    size = apply_op(trace, arithmetic.absolute, (x,))
+    sums = reduce.sum(trace, size, summed, None, True)
+    pick = reduce.max if ord > 0 else reduce.min
+    out = pick(trace, sums, along, True)
+    if keepdims:
+        return out
+    kept = tuple(n for k, n in enumerate(x.shape) if k not in (row, column))
+    return trace.read(reshape(trace, out, kept), scalar=scalar_flag(trace, kept))
+
+

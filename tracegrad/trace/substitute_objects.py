@@ -1,0 +1,300 @@
+"""Modules, objects, classes and `super` as traced code sees them."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+from abc import ABCMeta
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optree
+
+from tracegrad import source
+from tracegrad.errors import CaptureError
+from tracegrad.trace.guards import ABSENT, Attribute, Constant, Path
+from tracegrad.trace.substitute_code import is_callee, is_user_path
+from tracegrad.trace.substitute_table import Callee
+from tracegrad.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from tracegrad.trace.substitute import Substitution
+
+_get = object.__getattribute__
+
+
+def is_user_class(kind: type) -> bool:
+    """Whether a class is defined in the user's code."""
+    name = kind.__module__
+    if name in sys.builtin_module_names or name == "builtins":
+        return False
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    return is_user_path(file) if file else module is None or name == "__main__"
+
+
+# ---------------------------------------------------------------------------------- modules
+
+
+class ModuleProxy:
+    """A module whose attributes are substituted by identity of what they are."""
+
+    __slots__ = ("_sub", "_raw", "_path", "_cache", "_guarded")
+
+    def __init__(self, sub: Substitution, raw: ModuleType, path: Path) -> None:
+        self._sub = sub
+        self._raw = raw
+        self._path = path
+        self._cache: dict[str, tuple[Any, Any]] = {}
+        file = getattr(raw, "__file__", None)
+        self._guarded = is_user_path(file) if file else raw.__name__ == "__main__"
+
+    def __getattribute__(self, name: str) -> Any:
+        raw = _get(self, "_raw")
+        value = getattr(raw, name)
+        sub = _get(self, "_sub")
+        if name.startswith("__") or not sub.is_open:
+            return type(raw) if name == "__class__" else value
+        cache = _get(self, "_cache")
+        found = cache.get(name)
+        if found is None or found[0] is not value:
+            if _get(self, "_guarded"):
+                seen = sub.read(Attribute(_get(self, "_path"), name), value, named=True)
+            else:
+                seen = sub.installed(value, f"{raw.__name__}.{name}")
+            found = cache[name] = (value, seen)
+        if type(found[1]) is Callee:
+            frame = sys._getframe(1)
+            called = is_callee(frame.f_code, frame.f_lasti)
+            return found[1].substitute if called else found[1].real
+        return found[1]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ModuleProxy.__slots__:
+            object.__setattr__(self, name, value)
+            return
+        raise CaptureError(
+            f"{_get(self, '_raw').__name__}.{name} is assigned in traced code",
+            kind="outside_write", loc=source.here(), remedy="Return the value instead.")
+
+    def __dir__(self) -> list[str]:
+        return dir(_get(self, "_raw"))
+
+    def __repr__(self) -> str:
+        return repr(_get(self, "_raw"))
+
+
+# ---------------------------------------------------------------------------------- objects
+
+
+class ObjectProxy:
+    """A user object: attributes are guarded, arrays in them captured, methods rebuilt."""
+
+    __slots__ = ("_sub", "_raw", "_path", "_set", "__weakref__")
+
+    def __init__(self, sub: Substitution, raw: Any, path: Path) -> None:
+        object.__setattr__(self, "_sub", sub)
+        object.__setattr__(self, "_raw", raw)
+        object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_set", {})
+
+    def __getattribute__(self, name: str) -> Any:
+        raw = _get(self, "_raw")
+        sub = _get(self, "_sub")
+        if name == "__class__":
+            return type(raw)
+        if name == "__dict__":
+            return {k: getattr(self, k) for k in raw.__dict__}
+        if not sub.is_open:
+            return getattr(raw, name)
+        written = _get(self, "_set")
+        if name in written:
+            return written[name]
+        return _attribute(self, sub, raw, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raw, sub = _get(self, "_raw"), _get(self, "_sub")
+        if any(isinstance(x, Tracer) for x in optree.tree_leaves(value)):
+            raise CaptureError(
+                f"a traced value is stored in {_get(self, '_path')}.{name}, outside the function",
+                kind="outside_write", loc=source.here(),
+                remedy=f"Return it, or write into the array that is there: {name}[...] = value.")
+        found = _class_attribute(type(raw), name)
+        if isinstance(found, property) and found.fset is not None:
+            sub.call(found.fset)(self, value)
+            return
+        setattr(raw, name, sub.original(value))
+        _get(self, "_set")[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        delattr(_get(self, "_raw"), name)
+        _get(self, "_set").pop(name, None)
+
+    def __eq__(self, other: object) -> Any:
+        raw = _get(self, "_raw")
+        found = _class_attribute(type(raw), "__eq__")
+        if isinstance(found, FunctionType):
+            return _get(self, "_sub").call(found)(self, other)
+        return raw == unwrap_proxy(other)
+
+    def __hash__(self) -> int:
+        return hash(_get(self, "_raw"))
+
+    def __repr__(self) -> str:
+        return repr(_get(self, "_raw"))
+
+    def __dir__(self) -> list[str]:
+        return dir(_get(self, "_raw"))
+
+
+_OPERATORS = tuple(
+    f"__{p}{n}__" for n in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
+                            "and", "or", "xor", "lshift", "rshift") for p in ("", "r", "i"))
+_SPECIAL = frozenset((
+    "__call__", "__len__", "__iter__", "__next__", "__getitem__", "__setitem__", "__delitem__",
+    "__contains__", "__bool__", "__enter__", "__exit__", "__neg__", "__pos__", "__abs__",
+    "__invert__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__", "__index__", "__float__",
+    "__int__", "__reversed__", "__round__", "__str__", "__format__", *_OPERATORS))
+
+
+@functools.lru_cache(maxsize=512)
+def _proxy_type(kind: type) -> type[ObjectProxy]:
+    """A proxy class with the special methods that `kind` has (Python looks them up on types)."""
+    names = {n for base in kind.__mro__ if base is not object for n in vars(base)} & _SPECIAL
+    return type(kind.__name__, (ObjectProxy,),
+                {"__slots__": (), **{n: _special(n) for n in sorted(names)}})
+
+
+def _special(name: str) -> Any:
+    def method(self: ObjectProxy, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, name)(*args, **kwargs)
+    method.__name__ = name
+    return method
+
+
+def _class_attribute(kind: type, name: str) -> Any:
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return ABSENT
+
+
+def _attribute(proxy: ObjectProxy, sub: Substitution, raw: Any, name: str) -> Any:
+    kind = type(raw)
+    found = _class_attribute(kind, name)
+    own = getattr(raw, "__dict__", {})
+    path = Attribute(_get(proxy, "_path"), name)
+    if isinstance(found, property) and found.fget is not None:
+        return sub.call(found.fget, name)(proxy)
+    if name in own or found is ABSENT:
+        return sub.read(path, getattr(raw, name))
+    where = Attribute(Constant(kind, kind.__name__), name)
+    if isinstance(found, FunctionType):
+        return MethodType(sub.read(where, found), proxy)
+    if isinstance(found, staticmethod):
+        return sub.read(where, found.__func__)
+    if isinstance(found, classmethod):
+        return MethodType(sub.call(found.__func__), sub.call(kind))
+    if isinstance(found, functools.cached_property):
+        return sub.call(found.func)(proxy)
+    value = getattr(raw, name)
+    if isinstance(value, MethodType):
+        return MethodType(sub.call(value.__func__), proxy if value.__self__ is raw
+                          else value.__self__)
+    return sub.read(path, value)
+
+
+def is_proxied(raw: Any) -> bool:
+    """Whether attributes of `raw` are to be watched: an object of the user's classes."""
+    kind = type(raw)
+    if isinstance(raw, (enum.Enum, BaseException, Tracer, ModuleProxy, ObjectProxy)):
+        return False
+    if isinstance(raw, SimpleNamespace):
+        return True
+    return is_user_class(kind) and not isinstance(raw, (np.generic, np.ndarray))
+
+
+def object_proxy(sub: Substitution, path: Path, raw: Any) -> ObjectProxy:
+    """The proxy of a user object found at `path`."""
+    return _proxy_type(type(raw))(sub, raw, path)
+
+
+def unwrap_proxy(value: Any) -> Any:
+    """The object behind a proxy; other values unchanged."""
+    if isinstance(value, (ObjectProxy, ModuleProxy)) or type(value) is ModuleProxy \
+            or issubclass(type(value), ObjectProxy):
+        return _get(value, "_raw")
+    return value
+
+
+# ---------------------------------------------------------------------------------- classes
+
+
+def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
+    """A subclass of a user class with its functions rebuilt and its attributes captured.
+
+    Traced code that makes an instance gets one whose methods know traced values; classes whose
+    making has effects (other metaclasses, ``__init_subclass__``) stay as they are.
+    """
+    if not is_user_class(raw) or type(raw) not in (type, ABCMeta) \
+            or issubclass(raw, (BaseException, enum.Enum)) \
+            or "__init_subclass__" in {n for b in raw.__mro__[:-1] for n in vars(b)}:
+        return raw
+    bases = (type(raw),)
+    meta = type(bases[0].__name__, bases, {
+        "__instancecheck__": lambda cls, x: isinstance(x, raw),
+        "__subclasscheck__": lambda cls, x: issubclass(x, raw)})
+    shadow = meta(raw.__name__, (raw,), {
+        "__slots__": (), "__module__": raw.__module__, "__qualname__": raw.__qualname__,
+        "__doc__": raw.__doc__})
+    sub._remember(raw, shadow)
+    for base in reversed(raw.__mro__):
+        if not is_user_class(base):
+            continue
+        where = Constant(base, base.__name__)
+        for name, value in list(vars(base).items()):
+            seen = _class_value(sub, where, name, value)
+            if seen is not ABSENT:
+                type.__setattr__(shadow, name, seen)
+    return shadow
+
+
+def _class_value(sub: Substitution, where: Constant, name: str, value: Any) -> Any:
+    path = Attribute(where, name)
+    if isinstance(value, FunctionType):
+        return sub.read(path, value)
+    if isinstance(value, (staticmethod, classmethod)):
+        return type(value)(sub.call(value.__func__))
+    if isinstance(value, property):
+        return property(*(f and sub.call(f) for f in (value.fget, value.fset, value.fdel)))
+    if name.startswith("__") or not isinstance(
+            value, (int, float, str, bytes, tuple, list, dict, np.ndarray, np.generic)):
+        return ABSENT
+    return sub.read(path, value)
+
+
+def restore_class(sub: Substitution, value: Any) -> bool:
+    """Give an instance of a shadow class its real class; True if it was one."""
+    raw = sub.original(type(value))
+    if raw is type(value):
+        return False
+    value.__class__ = raw
+    return True
+
+
+class SuperProxy:
+    """``super()`` in a rebuilt method: what it finds is rebuilt too."""
+
+    __slots__ = ("_super", "_sub")
+
+    def __init__(self, found: Any, sub: Substitution) -> None:
+        object.__setattr__(self, "_super", found)
+        object.__setattr__(self, "_sub", sub)
+
+    def __getattribute__(self, name: str) -> Any:
+        value = getattr(_get(self, "_super"), name)
+        if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
+            return MethodType(_get(self, "_sub").call(value.__func__), value.__self__)
+        return value
