@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,12 +49,13 @@ def optimize(graph: Graph) -> Graph:
 class Lowering:
     """One traced graph on its way down; each stage is made when it is first asked for.
 
-    `results` are the outputs of the traced graph that the caller wants as arrays; the others
-    are handles that the caller rebuilds from its own arrays.
+    `select` keeps those outputs that a program has to compute (the caller rebuilds others from
+    its own arrays).
     """
 
     traced: Graph
     options: Options
+    select: Callable[[Graph], Graph]
 
     @cached_property
     def functional(self) -> Graph:
@@ -64,8 +66,12 @@ class Lowering:
         return joint(self.functional)
 
     @cached_property
+    def returned(self) -> Graph:
+        return self.select(self.joint)
+
+    @cached_property
     def optimized(self) -> Graph:
-        return optimize(self.joint)
+        return optimize(self.returned)
 
     @cached_property
     def plan(self) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import CC, build, call, render_kernel
-from loop_cases import CASES
+from loop_cases import CASES, INTRINSICS
 
 from tracegrad.loops.interpret import run_kernel
 from tracegrad.loops.text import parse_kernel, print_kernel
@@ -48,8 +48,6 @@ def test_interpreter_is_numpy(name, mapped):
 @pytest.mark.parametrize("name", CASES)
 def test_text_round_trip(name):
     for kernel in (CASES[name].kernel, map_cpu(CASES[name].kernel)):
-        from loop_cases import INTRINSICS
-
         text = print_kernel(kernel)
         again = parse_kernel(text, INTRINSICS)
         assert again == kernel

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from compiled import CC, build, call, program_of
-from loop_cases import ADD, CASES, INTRINSICS, LT, MUL
+from loop_cases import ADD, CASES, INTRINSICS, LT, MUL, SUB
 from loop_cases import call as apply
 
 from tracegrad.codegen.unit import EMBED_LIMIT, render
@@ -153,8 +153,6 @@ static TG_NOINLINE void scale(const double *restrict x, double *restrict v_exp) 
 
 def test_golden_pointwise():
     """Names of libm are not used for variables; operators keep their grouping."""
-    from loop_cases import SUB
-
     b = LoopBuilder()
     b.loc = SourceLoc("/home/someone/heat.py", 3, 4, 9)
     with b.loops((3, 4)) as (i, j):

@@ -7,7 +7,7 @@ from loop_cases import ADD, CASES, LT, call, params
 from tracegrad.dims import Symbol, of_atom
 from tracegrad.dtypes import F64, I64
 from tracegrad.loops.builder import LoopBuilder
-from tracegrad.loops.ir import Combine, Const, For, Index, Kernel, Load, LoopTag, Reduce, Var
+from tracegrad.loops.ir import Combine, Const, For, Index, Kernel, Let, Load, LoopTag, Reduce, Var
 from tracegrad.loops.transform import (
     canonical,
     definitions,
@@ -16,6 +16,7 @@ from tracegrad.loops.transform import (
     structure,
     substitute,
 )
+from tracegrad.loops.unused import drop_unused
 from tracegrad.loops.verify import verify_kernel
 from tracegrad.schedule.map_cpu import map_cpu
 
@@ -149,3 +150,18 @@ def test_updates_at_own_elements_are_vectorised():
         b.update("o", i + 1, Combine.ADD, Load("x", i, F64))
     shared = Kernel("k", params(x=("in", F64, 9), o=("inout", F64, 20)), b.finish())
     assert map_cpu(shared).body[0].tag is LoopTag.PARALLEL
+
+
+def test_unused_bindings_are_dropped_and_their_operands_too():
+    b = LoopBuilder()
+    with b.loops((9,)) as (i,):
+        a = b.let(Load("x", i, F64), "a")
+        b.let(call(ADD, a, a), "never")
+        at = b.index_of(Load("k", i, I64), 9)
+        used = b.let(Load("x", at, F64), "used")
+        b.store("o", i, used)
+    kernel = Kernel("k", params(x=("in", F64, 9), k=("in", I64, 9), o=("out", F64, 9)), b.finish())
+    kept = [s.name for s in statements(drop_unused(kernel).body) if isinstance(s, Let)]
+    assert kept == ["j", "used"]
+    for case in CASES.values():
+        assert drop_unused(case.kernel) == case.kernel

@@ -1,4 +1,4 @@
-"""A small face and a runner of traced graphs, so that capture and substitution are tested alone."""
+"""Specialisations without passes: traced graphs are run by NumPy's own aliasing."""
 
 from __future__ import annotations
 
@@ -8,48 +8,9 @@ import numpy as np
 
 from tracegrad.graph.ir import Graph, Literal
 from tracegrad.ops.views import HandleAttrs, apply_view
-from tracegrad.trace import enter, inplace
-from tracegrad.trace.elementwise import apply_op
-from tracegrad.trace.indexing import get
-from tracegrad.trace.promote import as_arg, trace_of, ufunc_ops
+from tracegrad.trace import enter
+from tracegrad.trace.array import Array
 from tracegrad.trace.signature import CallSignature, Kind, Signature, restore
-from tracegrad.trace.tracer import Tracer
-
-
-class Face(Tracer):
-    """Arithmetic, indexing and assignment; NumPy's ufuncs."""
-
-    __slots__ = ()
-    numpy_scalars = True
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *xs: Any, **kw: Any) -> Tracer:
-        trace = trace_of(self, *xs)
-        return apply_op(trace, ufunc_ops()[ufunc], [as_arg(trace, x) for x in xs])
-
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise TypeError("a traced value has no array")
-
-    def __bool__(self) -> bool:
-        raise TypeError("a traced value has no truth")
-
-    def __getitem__(self, key: Any) -> Tracer:
-        return get(trace_of(self), self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        inplace.setitem(trace_of(self), self, key, value)
-
-
-def _binary(ufunc: np.ufunc) -> Any:
-    return (lambda self, x: ufunc(self, x)), (lambda self, x: ufunc(x, self))
-
-
-for _name, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply),
-                      ("truediv", np.divide), ("pow", np.power)):
-    _forward, _backward = _binary(_ufunc)
-    setattr(Face, f"__{_name}__", _forward)
-    setattr(Face, f"__r{_name}__", _backward)
-for _name, _ufunc in (("lt", np.less), ("gt", np.greater)):
-    setattr(Face, f"__{_name}__", _binary(_ufunc)[0])
 
 
 class Compiled:
@@ -64,7 +25,7 @@ class Compiled:
 
     def trace(self, *args: Any, tracked: tuple[int, ...] = (), **kwargs: Any) -> enter.Traced:
         described = self.signature.describe(args, kwargs)
-        return enter.trace_call(self.fn, described, face=Face, tracked=tracked)
+        return enter.trace_call(self.fn, described, face=Array, tracked=tracked)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key, leaves = self.signature.key(args, kwargs)

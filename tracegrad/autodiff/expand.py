@@ -23,7 +23,14 @@ def _expand(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
         return copy_node(b, node, operands)  # type: ignore[return-value]
     joint = differentiate(node)
     env: dict[Value, Operand] = dict(zip(joint.inputs, operands, strict=True))
-    return replay(joint, b, env)
+    return replay(joint, b, env, _anew)
+
+
+def _anew(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
+          ) -> Operand | tuple[Operand, ...]:
+    """The node with results of its own, since one region may be written out several times."""
+    return b.emit(node.op, operands, node.attrs, regions=node.regions,  # type: ignore[no-any-return]
+                  hint=node.results[0].hint if node.results else "")
 
 
 def differentiate(node: Node) -> Graph:
@@ -31,6 +38,8 @@ def differentiate(node: Node) -> Graph:
     attrs = node.attrs
     assert isinstance(attrs, TransformAttrs)
     region = expand_transforms(node.regions[0])
+    if attrs.kind == "call":
+        return region
     if attrs.kind == "jvp":
         return jvp_graph(region, attrs.wrt)
     seeds = [1.0 if k in attrs.seeds else None for k in range(len(region.outputs))]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tracegrad.errors import TracegradError, VerifyError
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import Decompose, Special, Trait
+from tracegrad.graph.storage import View
 from tracegrad.graph.text import print_lines
+from tracegrad.graph.view_check import misfit
 from tracegrad.graph.walk import is_elementwise
 from tracegrad.types import TensorType
 
@@ -103,6 +105,11 @@ class _Verifier:
             self._make(result, node)
 
     def _infer(self, node: Node) -> tuple[TensorType, ...]:
+        view = getattr(node.attrs, "view", None)
+        if isinstance(view, View) and node.operands:
+            why = misfit(view, getattr(node.attrs, "shape", node.operands[0].shape))
+            if why:
+                self.fail(f"{node.op.name}: {why}", node)
         try:
             types = node.op.infer(node.attrs, *[x.type for x in node.operands])
         except TracegradError as e:

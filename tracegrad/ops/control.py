@@ -14,7 +14,7 @@ from tracegrad.types import TensorType
 class TransformAttrs(Attrs):
     """A derivative of the region.
 
-    `kind` is ``vjp`` or ``jvp``; `wrt` the inputs of the region it is taken of.  With `seeds`,
+    `kind` is ``vjp``, ``jvp``, or ``call`` for the region alone; `wrt` the inputs of the region it is taken of.  With `seeds`,
     the cotangent of those outputs is 1 and of the others 0 (a gradient); without, the operands
     behind the region's inputs are the cotangents of its inexact outputs (``vjp``), or the
     tangents of the inputs `wrt` (``jvp``).  `results`: the types of the region's outputs, of the

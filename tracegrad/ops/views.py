@@ -70,7 +70,7 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
                     stop: Any = item.start + item.size * item.step  # type: ignore[operator]
                     key.append(slice(item.start, None if stop < 0 else stop, item.step)
                                if item.size else slice(0, 0))
-            return x[tuple(key)]
+            return x[(*key, ...)]  # an array even where every axis is picked
         case Permute(order=order):
             return x.transpose(order)
         case Expand(to=to):
@@ -78,14 +78,20 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
         case Reshape(to=to):
             return x.reshape(to)
         case Strided(size=size, stride=stride, offset=offset):
+            if x.flags.c_contiguous and x.size and 0 not in size:
+                return np.lib.stride_tricks.as_strided(
+                    x.reshape(-1)[offset:], size, tuple(s * x.itemsize for s in stride))
             at = np.full(size, offset, np.int64)
             for axis, (n, s) in enumerate(zip(size, stride, strict=True)):
                 at += (np.arange(n) * s).reshape([-1] + [1] * (len(size) - axis - 1))
             return x.reshape(-1)[at]
         case Diagonal(offset=offset, axis1=a, axis2=b):
-            return np.diagonal(x, offset, a, b)
+            diagonal = np.diagonal(x, offset, a, b)
+            diagonal.flags.writeable = x.flags.writeable
+            return diagonal
         case Unfold(axis=axis, size=width, step=by):
-            windows = np.lib.stride_tricks.sliding_window_view(x, width, axis)
+            windows = np.lib.stride_tricks.sliding_window_view(
+                x, width, axis, writeable=x.flags.writeable)
             return windows[(slice(None),) * axis + (slice(None, None, by),)]
     raise AssertionError(step)
 

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from tracegrad.loops.ir import For, If, Kernel, LoopTag, Reduce, Stmt
 from tracegrad.loops.transform import collapse, is_simd
+from tracegrad.loops.unused import drop_unused
 from tracegrad.schedule.columns import turn_columns
 
 
 def map_cpu(kernel: Kernel) -> Kernel:
     """`kernel` with contiguous nests joined, column reductions turned, inner loops VECTOR."""
+    kernel = drop_unused(kernel)
     turned = turn_columns(replace(kernel, body=collapse(kernel.body)))
     return replace(turned, body=_tagged(turned.body))
 

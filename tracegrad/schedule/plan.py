@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.op import Nest, Trait
 from tracegrad.loops.ir import Kernel
+from tracegrad.loops.transform import structure
 from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.schedule.effects import Effects, resolve_effects
@@ -61,7 +62,7 @@ class _Planner:
         self.launches: list[tuple[Lowered, Kernel, tuple[Value | None, ...], Node | None]] = []
         self.root: dict[Value, Value] = {}
         self.checks: list[CheckSite] = []
-        self._kernels: dict[Kernel, Kernel] = {}
+        self._kernels: dict[Hashable, Kernel] = {}
         self._stored: set[Value] = self._find_stored()
 
     def run(self) -> Plan:
@@ -146,10 +147,10 @@ class _Planner:
             self._add(lower_copy(self.fusion, base, result, f"base{k}"), None)
 
     def _add(self, lowered: Lowered, node: Node | None) -> None:
-        plain = replace(lowered.kernel, name="")
-        kernel = self._kernels.get(plain)
+        key = structure(lowered.kernel)
+        kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernels[plain] = self.map_kernel(
+            kernel = self._kernels[key] = self.map_kernel(
                 replace(lowered.kernel, name=f"k{len(self._kernels)}"))
         self.launches.append((lowered, kernel, lowered.args, node))
 

@@ -14,17 +14,17 @@ import numpy as np
 import optree
 
 from tracegrad import source
-from tracegrad.errors import TracegradError, TraceRecursionError
+from tracegrad.errors import EscapeError, TracegradError, TraceRecursionError
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.guards import Argument, Outside
 from tracegrad.trace.modes import STATE
-from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf
+from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf, registration
 from tracegrad.trace.substitute import Substitution
 from tracegrad.trace.substitute_code import is_user_path
-from tracegrad.trace.substitute_objects import restore_class
+from tracegrad.trace.substitute_objects import is_user_class, restore_class
 from tracegrad.trace.substitute_table import known_array
 from tracegrad.trace.tracer import Capture, Trace, Tracer
 
@@ -95,7 +95,7 @@ def trace_call(fn: Callable[..., Any], signature: CallSignature, *, face: type[T
     finally:
         trace.open = False
         if parent is None:
-            names.is_open = False
+            names.close()
     return Traced(signature, graph, inputs, tuple(outputs), tree, outside,
                   tuple(trace.captures.values()), _defined(fn))
 
@@ -123,7 +123,24 @@ def _arguments(trace: Trace, names: Substitution, signature: CallSignature,
             values.append(names.read(Argument(k, leaf.name), leaf.value))
         else:
             values.append(leaf.value)
-    return signature.rebuild(values)
+    args, kwargs = signature.rebuild(values)
+    if options.substitute:
+        _shadow_containers(names, (args, kwargs))
+    return args, kwargs
+
+
+def _shadow_containers(names: Substitution, tree: Any) -> None:
+    """Give registered containers among the arguments the class that traced code sees."""
+    found: list[Any] = []
+
+    def visit(x: Any) -> bool:
+        if registration(type(x)) is not None and is_user_class(type(x)):
+            found.append(x)
+        return False
+
+    optree.tree_leaves(tree, is_leaf=visit, namespace=NAMESPACE)
+    for x in found:
+        object.__setattr__(x, "__class__", names.call(type(x)))
 
 
 def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
@@ -157,9 +174,17 @@ def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     except TracegradError as e:
         _place(e)
         raise
+    except (TypeError, ValueError) as e:
+        if not isinstance(e.__cause__, TracegradError):
+            raise
+        raise EscapeError(
+            f"a traced value reached a real array or number: {e}",
+            loc=_users_line(e.__traceback__, -1),
+            remedy="Create the array inside the traced function, as in x = np.zeros(n), or pass "
+                   "it as an argument.") from e.__cause__
     except RecursionError as e:
         raise TraceRecursionError(
-            f"{name} calls itself without end while it is traced", loc=_deepest(e.__traceback__),
+            f"{name} calls itself without end while it is traced", loc=_users_line(e.__traceback__, 0),
             remedy="End the recursion by a static value (an int, a shape), not by a traced one."
         ) from None
 
@@ -174,9 +199,10 @@ def _is_users(frame: FrameType) -> bool:
     return is_user_path(frame.f_code.co_filename)
 
 
-def _deepest(tb: TracebackType | None) -> SourceLoc | None:
-    found = [at for at in _frames(tb) if _is_users(at[0])]
-    return source.at(found[0][0], found[0][1]) if found else None
+def _users_line(tb: TracebackType | None, at: int) -> SourceLoc | None:
+    """The line of the first (0) or last (-1) frame of the user's in a traceback."""
+    found = [place for place in _frames(tb) if _is_users(place[0])]
+    return source.at(*found[at]) if found else None
 
 
 def _place(error: TracegradError) -> None:

@@ -25,6 +25,7 @@ from tracegrad.trace.numpy_shape import start
 from tracegrad.trace.numpy_table import FUNCTIONS, NO_VALUE, dispatch, implements
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import as_arg, cast, trace_of
+from tracegrad.trace.strided import numpy_as_strided, sliding_window_view
 from tracegrad.trace.tracer import Trace, Tracer
 
 
@@ -288,6 +289,8 @@ def _register_elementwise() -> None:
 
 for _like in (np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.linspace, np.meshgrid):
     implements(_like)(getattr(creation, _like.__name__))
+implements(np.lib.stride_tricks.as_strided)(numpy_as_strided)
+implements(np.lib.stride_tricks.sliding_window_view)(sliding_window_view)
 _register_elementwise()
 
 __all__ = ["FUNCTIONS", "dispatch"]

@@ -106,6 +106,12 @@ class _Static:
         self.value = value
 
 
+def _unwrap(x: Any) -> Any:
+    """The user's value of a leaf."""
+    x = x.value if type(x) is _Static else x
+    return x.value if type(x) is _ByIdentity else x
+
+
 class Signature:
     """How a user function takes arguments.
 
@@ -202,7 +208,7 @@ class Signature:
         if self._plain and tree == optree.tree_structure(
                 ((0,) * len(leaves), {}), namespace=NAMESPACE):
             return (len(leaves), *entries), leaves
-        return (tree, *entries), [x.value if type(x) is _Static else x for x in leaves]
+        return (tree, *entries), [_unwrap(x) for x in leaves]
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]
                  ) -> tuple[list[Any], optree.PyTreeSpec]:
@@ -210,7 +216,7 @@ class Signature:
         if not self._plain:
             args = tuple(_Static(x) if k in self.static_nums else x for k, x in enumerate(args))
             kwargs = {k: _Static(x) if k in self.static_names else x for k, x in kwargs.items()}
-            if self.method and args and not _is_registered(type(args[0])):
+            if self.method and args and registration(type(args[0])) is None:
                 args = (_Static(_ByIdentity(args[0])), *args[1:])
         return optree.tree_flatten(  # type: ignore[return-value]
             (args, kwargs), is_leaf=None, namespace=NAMESPACE)
@@ -260,10 +266,9 @@ class Signature:
                              tuple(part for _, part in parts), self.parameters)
 
     def _leaf(self, x: Any, accessor: optree.PyTreeAccessor) -> Leaf:
-        path, name = _path_text(accessor), self._name(accessor.path)
+        path, name = _path_text(accessor), self._name(accessor)
         if type(x) is _Static:
-            value = x.value.value if type(x.value) is _ByIdentity else x.value
-            return Leaf(path, name, Kind.STATIC, value=value)
+            return Leaf(path, name, Kind.STATIC, value=_unwrap(x))
         if isinstance(x, Tracer):
             kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
             return Leaf(path, name, kind, TensorType(x.shape, x.element_type),
@@ -277,8 +282,9 @@ class Signature:
             return Leaf(path, name, Kind.WEAK, TensorType((), dtypes.F64))
         return Leaf(path, name, Kind.STATIC, value=x)
 
-    def _name(self, path: tuple[Any, ...]) -> str:
-        side, first, *rest = path
+    def _name(self, accessor: optree.PyTreeAccessor) -> str:
+        side, first, *_ = accessor.path
+        rest = [getattr(e, "field", e.entry) for e in accessor[2:]]
         if side == 0:
             kinds = list(self.signature.parameters.values()) if self.signature else []
             if first < len(kinds) and kinds[first].kind is not inspect.Parameter.VAR_POSITIONAL:
@@ -369,9 +375,10 @@ def _refuse_unknown(x: Any) -> None:
                    f"tg.register_pytree({kind.__name__}) to make its arrays visible.")
 
 
-def _is_registered(kind: type) -> bool:
-    return optree.register_pytree_node.get(  # type: ignore[attr-defined,no-any-return]
-        kind, namespace=NAMESPACE) is not None
+def registration(kind: type) -> Any:
+    """What optree knows of a class that was registered as a pytree, or None."""
+    return optree.register_pytree_node.get(  # type: ignore[attr-defined]
+        kind, namespace=NAMESPACE)
 
 
 def _path_text(accessor: optree.PyTreeAccessor) -> str:

@@ -16,6 +16,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+import optree
 
 from tracegrad import source
 from tracegrad.errors import CaptureError
@@ -32,6 +33,7 @@ from tracegrad.trace.guards import (
     same_value,
 )
 from tracegrad.trace.impure import impure
+from tracegrad.trace.signature import NAMESPACE, registration
 from tracegrad.trace.substitute_code import is_callee, is_user_path, outside_write
 from tracegrad.trace.substitute_containers import GuardedDict, GuardedList
 from tracegrad.trace.substitute_objects import (
@@ -121,6 +123,7 @@ class Substitution:
         # id -> (original, substitute); the original is kept alive so that ids stay its own.
         self._done: dict[int, tuple[Any, Any]] = {}
         self._originals: dict[int, Any] = {}
+        self._registered: list[type] = []
         captures.places.append(self._globals)
 
     # -- reading
@@ -170,8 +173,9 @@ class Substitution:
 
     def call(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """`function`, which the caller holds, as traced code would see it."""
-        return self.substitute(  # type: ignore[no-any-return]
-            Constant(function, name or getattr(function, "__name__", "function")), function)
+        path = Constant(function, name or getattr(function, "__name__", "function"))
+        value = self.substitute(path, function)
+        return value.substitute if type(value) is Callee else value  # type: ignore[no-any-return]
 
     def original(self, value: Any) -> Any:
         """The user's object behind a substitute; other values unchanged."""
@@ -183,6 +187,22 @@ class Substitution:
         self._done[id(raw)] = (raw, value)
         if value is not raw:
             self._originals[id(value)] = raw
+
+    def remember_class(self, raw: type, shadow: type) -> None:
+        """Note the substitute of a class; it is a pytree if the class is."""
+        self._remember(raw, shadow)
+        known = registration(raw)
+        if known is not None:
+            optree.register_pytree_node(
+                shadow, known.flatten_func, known.unflatten_func, namespace=NAMESPACE,
+                path_entry_type=known.path_entry_type)
+            self._registered.append(shadow)
+
+    def close(self) -> None:
+        """End of the trace: names mean again what they say."""
+        self.is_open = False
+        while self._registered:
+            optree.unregister_pytree_node(self._registered.pop(), namespace=NAMESPACE)
 
     # -- by kind
 
@@ -233,11 +253,31 @@ class Substitution:
         if type(raw.__globals__) is Namespace:
             return raw
         if raw is not self.root and not is_user_path(code.co_filename):
-            return wrap_installed(raw)
+            return self._wrapper(raw) if "__wrapped__" in raw.__dict__ else wrap_installed(raw)
         written = outside_write(code)
         if written is not None:
             return _refusing(raw, *written)
         return self.rebuild(path, raw)
+
+    def _wrapper(self, raw: FunctionType) -> Any:
+        """A decorated function whose wrapper is installed: only what it closes over changes."""
+        inner = raw.__dict__["__wrapped__"]
+        if raw.__closure__ is None or not isinstance(inner, FunctionType) \
+                or not is_user_path(inner.__code__.co_filename):
+            return wrap_installed(raw)
+        cells = tuple(map(_new_cell, raw.__code__.co_freevars, raw.__closure__))
+        new = FunctionType(raw.__code__, raw.__globals__, raw.__name__, raw.__defaults__, cells)
+        new.__kwdefaults__ = raw.__kwdefaults__
+        new.__dict__.update(raw.__dict__)
+        self._remember(raw, new)
+        self._fill(raw, cells)
+        return new
+
+    def _fill(self, raw: FunctionType, cells: tuple[CellType, ...]) -> None:
+        for name, old, new in zip(raw.__code__.co_freevars, raw.__closure__ or (), cells,
+                                  strict=True):
+            if new is not old:
+                new.cell_contents = self.read(Cell(old, name), old.cell_contents)
 
     def rebuild(self, path: Path, raw: FunctionType) -> FunctionType:
         """The function over substituted globals, cells, defaults and attributes."""
@@ -246,11 +286,8 @@ class Substitution:
         space = self.namespace(raw.__globals__)
         new = FunctionType(raw.__code__, space, raw.__name__, None, cells)
         self._remember(raw, new)  # before cells are filled, which may hold the function itself
-        if closure is not None:
-            assert cells is not None
-            for name, old, cell in zip(raw.__code__.co_freevars, closure, cells, strict=True):
-                if cell is not old:
-                    cell.cell_contents = self.read(Cell(old, name), old.cell_contents)
+        if cells is not None:
+            self._fill(raw, cells)
         if raw.__defaults__:
             where = Attribute(path, "__defaults__")
             new.__defaults__ = tuple(self.read(Item(where, k), x)

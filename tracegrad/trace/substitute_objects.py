@@ -236,10 +236,11 @@ def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
     """A subclass of a user class with its functions rebuilt and its attributes captured.
 
     Traced code that makes an instance gets one whose methods know traced values; classes whose
-    making has effects (other metaclasses, ``__init_subclass__``) stay as they are.
+    making has effects (other metaclasses, ``__init_subclass__``) stay as they are, and so do
+    named tuples.
     """
     if not is_user_class(raw) or type(raw) not in (type, ABCMeta) \
-            or issubclass(raw, (BaseException, enum.Enum)) \
+            or issubclass(raw, (BaseException, enum.Enum, tuple)) \
             or "__init_subclass__" in {n for b in raw.__mro__[:-1] for n in vars(b)}:
         return raw
     bases = (type(raw),)
@@ -249,7 +250,7 @@ def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
     shadow = meta(raw.__name__, (raw,), {
         "__slots__": (), "__module__": raw.__module__, "__qualname__": raw.__qualname__,
         "__doc__": raw.__doc__})
-    sub._remember(raw, shadow)
+    sub.remember_class(raw, shadow)
     for base in reversed(raw.__mro__):
         if not is_user_class(base):
             continue

@@ -127,23 +127,20 @@ class _Grid:
 
 
 def is_installed_function(value: Any) -> bool:
-    """A function of NumPy or another installed package (not a type or an object)."""
-    return isinstance(value, (np.ufunc, type(np.sum), BuiltinFunctionType)) and not (
-        isinstance(value, BuiltinFunctionType) and _is_bound(value))
-
-
-def _is_bound(value: BuiltinFunctionType) -> bool:
-    owner = value.__self__
-    return owner is builtins or getattr(owner, "__name__", "") == "builtins"
+    """A function of NumPy or another installed package that is not written in Python."""
+    return isinstance(value, (np.ufunc, type(np.sum), BuiltinFunctionType))
 
 
 def wrap_installed(real: Callable[..., Any]) -> Any:
     """An installed function: arrays it makes are constants of the trace, and lists of traced
-    values given to NumPy become arrays first.  tracegrad's own functions stay as they are."""
-    module = str(getattr(real, "__module__", None) or "")
-    if module.partition(".")[0] == "tracegrad":
+    values given to NumPy become arrays first.  Functions of the standard library, which makes
+    no arrays, and of tracegrad stay as they are."""
+    module = str(getattr(real, "__module__", None) or "builtins").partition(".")[0]
+    if isinstance(real, np.ufunc):
+        module = "numpy"
+    if module == "tracegrad" or module in sys.stdlib_module_names:
         return real
-    is_numpy = isinstance(real, np.ufunc) or module.partition(".")[0] == "numpy"
+    is_numpy = module == "numpy"
     gathers = is_numpy and getattr(real, "__name__", "") not in _SEQUENCES
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -196,7 +193,8 @@ def concrete(out: Any) -> Any:
         return trace.concrete(out) if out.dtype.kind in "biuf" else out
     if type(out) in (list, tuple) and any(type(x) is np.ndarray for x in out):
         return type(out)(concrete(x) for x in out)
-    if isinstance(out, tuple) and hasattr(type(out), "_make"):
+    if isinstance(out, tuple) and hasattr(type(out), "_make") \
+            and any(type(x) is np.ndarray for x in out):
         return type(out)._make(concrete(x) for x in out)
     return out
 

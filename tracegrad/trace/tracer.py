@@ -17,7 +17,9 @@ import numpy as np
 
 from tracegrad import dtypes, source
 from tracegrad.dtypes import DType
-from tracegrad.errors import GradientWarning, LeakedTracerError, ViewMutationError
+from tracegrad.errors import (
+    GradientWarning, LeakedTracerError, UnsupportedError, ViewMutationError,
+)
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.evaluate import evaluate
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
@@ -42,6 +44,7 @@ class Memory(Storage):
     base: Value | None = None
     array: np.ndarray | None = None
     layout: tuple[int, ...] = ()
+    family: family.Family | None = None
 
 
 class Tracer:
@@ -94,6 +97,16 @@ class Capture:
     inner: Memory
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A base was detached in place at `version`: what replaces its family from the next write
+    on."""
+
+    family: family.Family
+    base: Value | None
+    version: int
+
+
 @dataclass(eq=False)
 class Trace:
     """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
@@ -116,9 +129,15 @@ class Trace:
     _families: dict[object, object] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)
+    _cut: dict[family.Family, Cut] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name, Stage.TRACED)
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """``x.trace()`` of user code finds the trace, not ndarray's method of that name."""
+        raise UnsupportedError("ndarray.trace() is not supported", loc=source.here(),
+                               remedy="Write np.trace(x).")
 
     # -- making tracers
 
@@ -148,6 +167,7 @@ class Trace:
         memory = Memory(shape, dtype, trace=self, base=value,
                         layout=strides)  # type: ignore[arg-type]
         alias = family.fresh(shape, dtype, tracked, self.builder.loc, memory)
+        memory.family = alias.family
         return self.face(self, alias, Geometry(0, shape, strides), value, None, **flags)
 
     # -- recording
@@ -176,6 +196,23 @@ class Trace:
         if isinstance(op.lowering, Decompose):
             return op.lowering.build(self.builder, attrs, *xs)
         return self.builder.emit(op, xs, attrs, hint=hint)
+
+    def apply_region(self, op: OpDef, operands: Sequence[Tracer], attrs: Attrs,
+                     regions: tuple[Graph, ...]) -> tuple[Tracer, ...]:
+        """Record an op that holds regions; its results are fresh, tracked if an operand is."""
+        xs = [self.lift(x) for x in operands]
+        for x in xs:
+            if x.concrete is None:
+                self._check_use(x)
+        tracked = STATE.grad and any(x.alias.requires_grad for x in xs)
+        results = self.builder.emit(op, [self.operand(x) for x in xs], attrs, regions=regions)
+        return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
+
+    def base_of(self, memory: Memory) -> Tracer:
+        """The whole of a storage of this trace (or of an enclosing one)."""
+        alias = Alias(memory, memory.family or family.Family(False))
+        layout = Geometry(0, memory.shape, memory.layout)
+        return self.lift(memory.trace.face(memory.trace, alias, layout, None, memory.array))
 
     def compose(self, build: Callable[..., Operand], operands: Sequence[Tracer | Literal], *,
                 hint: str = "", scalar: bool = False, weak: bool = False) -> Tracer:
@@ -270,6 +307,23 @@ class Trace:
         value = self.builder.alias(detach, self.handle(x), Attrs())
         return self.face(self, alias, x.layout, value, None, readonly=x.readonly)
 
+    def detach_in_place(self, x: Tracer) -> None:
+        """PyTorch's ``detach_`` of a base; views taken before follow it from the next write on."""
+        before, cut = x.alias.family, self.detach(x)
+        x.alias, x._value = cut.alias, cut._value
+        self._cut[before] = Cut(cut.alias.family, cut._value, x.memory.version)
+
+    def _follow(self, x: Tracer) -> None:
+        """Move a view to its base's new family once that has been written."""
+        cut = self._cut.get(x.alias.family)
+        if cut is None or x.memory.version == cut.version or not x.alias.is_view:
+            return
+        a = x.alias
+        x.alias = Alias(a.storage, cut.family, a.view, True, a.kind, a.storage.version, False,
+                        a.op_name, a.output_nr, a.made)
+        if cut.base is not None:
+            x._value = self.builder.alias(view, cut.base, HandleAttrs(a.view, a.op_name, -1))
+
     def write(self, target: Tracer, op: OpDef, operands: Sequence[Tracer | Literal],
               attrs: Attrs | None = None, *, allow_overlap: bool = False) -> None:
         """Write the value of ``op(operands)`` (exactly `target`'s type) through `target`."""
@@ -354,6 +408,8 @@ class Trace:
         if x.trace is self:
             if not self.open:
                 raise _leaked(x)
+            if self._cut:
+                self._follow(x)
             return x
         trace: Trace | None = self.parent
         while trace is not None and trace is not x.trace:

@@ -1,0 +1,46 @@
+"""The documentation is true: its code runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.update_docs import ROOT, blocks, pages
+
+SCRIPT = ROOT / "tests" / "update_docs.py"
+PAGES = [p for p in pages() if list(blocks(p.read_text(encoding="utf-8").splitlines()))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_code_prints_what_the_page_shows(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check", str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check", str(page)], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "-3" in done.stdout and "+2" in done.stdout
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"

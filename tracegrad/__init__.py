@@ -1,0 +1,22 @@
+"""Compiled gradients of ordinary NumPy functions, views and in-place writes included.
+
+    trace        user code -> traced graph             (trace)
+    alias        views and writes -> values            (aliasing)
+    transform    grad, vjp, jvp -> joint graph         (autodiff)
+    simplify     -> smaller graph                      (rewrite)
+    schedule     -> kernels over buffers               (schedule)
+    lower        -> loop nests                         (loops)
+    print        -> C                                  (codegen)
+    build, call  -> results                            (runtime)
+    ship         -> C source and header                (aot)
+"""
+
+from tracegrad import debug, errors
+from tracegrad.checks import check_grads
+from tracegrad.compiled import CompiledFunction, compile, disable_compile
+from tracegrad.options import Options
+from tracegrad.trace.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from tracegrad.trace.signature import register_pytree
+from tracegrad.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
+
+__version__ = "0.1.0"

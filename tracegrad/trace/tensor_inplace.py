@@ -1,0 +1,51 @@
+"""PyTorch's in-place methods that are not an elementwise op of the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracegrad import source
+from tracegrad.errors import UnsupportedError
+from tracegrad.ops.select import clip, maximum, minimum
+from tracegrad.trace.promote import trace_of
+from tracegrad.trace.tracer import Tracer
+from tracegrad.views import legality
+
+
+class TensorInplace(Tracer):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Any:
+        from tracegrad.trace.face import write_inplace
+
+        if min is not None and max is not None:
+            return write_inplace(self, clip, min, max)
+        if min is not None:
+            return write_inplace(self, maximum, min)
+        return write_inplace(self, minimum, max)
+
+    clip_ = clamp_
+
+    def detach_(self) -> Any:
+        """Cut this tensor from its history, in place.  Refused on views and on arguments."""
+        trace = trace_of(self)
+        loc = trace.place()
+        x = trace.lift(self)
+        legality.check_detach_inplace(x.alias, loc)
+        if any(x.memory.base is value for value in trace.builder.inputs):
+            raise UnsupportedError("detach_() of an argument is not supported", loc=source.here(),
+                                   remedy="Use x = x.detach().")
+        trace.detach_in_place(x)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        raise UnsupportedError("Tensor.requires_grad_ is not supported in traced code",
+                               loc=source.here(),
+                               remedy="Arguments are differentiated by tg.grad(argnums=...).")
+
+    def backward(self, *args: Any, **keywords: Any) -> Any:
+        raise UnsupportedError(
+            "Tensor.backward() inside a traced function is not supported yet", loc=source.here(),
+            remedy="Compute gradients with tg.grad or tg.value_and_grad of the traced function.")

@@ -1,0 +1,425 @@
+"""The transforms: `grad`, `value_and_grad`, `vjp`, `jvp`, `stop_gradient`.
+
+Each is a compiled function whose body differentiates another one inside a trace, so transforms
+nest, mix with traced code, and compile as a whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from tracegrad import nested, source
+from tracegrad.compiled import BoundCompiled, CompiledFunction
+from tracegrad.errors import ArgumentError, GradientError, ValueArgumentError
+from tracegrad.ops.views import stop_gradient as stop_gradient_op
+from tracegrad.options import Options
+from tracegrad.trace.modes import current_trace
+from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf, Signature
+from tracegrad.trace.tracer import Trace, Tracer
+
+ArgNums = int | Sequence[int]
+ArgNames = str | Sequence[str] | None
+
+
+class _Differentiated:
+    """A function seen by a transform: what to trace, and which arguments count."""
+
+    def __init__(self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames,
+                 has_aux: bool) -> None:
+        if not callable(f):
+            raise ArgumentError(f"a transform needs a function, not {type(f).__name__}")
+        statics: tuple[Any, ...] = ((), ())
+        bound: Any = None
+        if isinstance(f, BoundCompiled):
+            bound, f = f.__self__, f.__func__
+        if isinstance(f, CompiledFunction):
+            statics = f._statics
+        inner = f.fn if isinstance(f, CompiledFunction) else f
+        self.fn = inner if bound is None else functools.partial(inner, bound)
+        self.__name__ = getattr(inner, "__name__", type(inner).__name__)
+        self.signature = Signature(self.fn, *statics)
+        self.statics = statics
+        self.argnums = argnums if argnums is not None or argnames is not None else 0
+        self.argnames = argnames
+        self.has_aux = has_aux
+
+    # -- which leaves
+
+    def chosen(self, call: CallSignature) -> list[tuple[range, optree.PyTreeSpec]]:
+        """Leaves and structure of each argument that is differentiated, in the order asked."""
+        spots = {name: (leaves, tree) for (name, leaves), tree in
+                 zip(call.arguments, call.subtrees, strict=True)}
+        out = []
+        for wanted in self._wanted(call):
+            if wanted not in spots:
+                raise ValueArgumentError(
+                    f"{call.name} was called without argument {wanted!r}, which is to be "
+                    "differentiated", loc=source.here())
+            out.append(spots[wanted])
+        return out
+
+    def _wanted(self, call: CallSignature) -> list[int | str]:
+        positions = [name for name, _ in call.arguments if isinstance(name, int)]
+        out: list[int | str] = []
+        for n in _sequence(self.argnums):
+            if type(n) is not int:
+                raise ArgumentError(f"argnums: {n!r} is not an int", loc=source.here())
+            at = n + len(positions) if n < 0 else n
+            if at not in positions:
+                raise ValueArgumentError(
+                    f"argnums {n} is out of range: {call.name} was called with "
+                    f"{len(positions)} positional arguments", kind="argnums", loc=source.here())
+            out.append(at)
+        for name in _sequence(self.argnames):
+            if name in call.parameters and call.parameters.index(name) in positions:
+                out.append(call.parameters.index(name))
+            elif any(name == a for a, _ in call.arguments):
+                out.append(name)
+            else:
+                raise ValueArgumentError(
+                    f"argnames: {call.name} was called without {name!r}", kind="argnums",
+                    loc=source.here())
+        return out
+
+    def leaves(self, call: CallSignature) -> list[int]:
+        """The leaves to differentiate; raises for those that have no gradient."""
+        out: list[int] = []
+        for span, _ in self.chosen(call):
+            traced = [k for k in span if call.leaves[k].is_traced]
+            for k in traced:
+                _require_inexact(call.leaves[k])
+            if not traced:
+                raise GradientError(
+                    f"{_path(call, span)} has no array or float to differentiate",
+                    loc=source.here(), remedy="Pass it as a float or a float array.")
+            out.extend(k for k in traced if k not in out)
+        return out
+
+    def gradients(self, region: nested.Region, found: Sequence[Tracer]) -> Any:
+        """Derivatives in the structure of the arguments asked for; None for static leaves."""
+        call = region.traced.signature
+        by_leaf: dict[int, Any] = {}
+        for k, d in zip(region.wrt, found, strict=True):
+            leaf = region.traced.inputs[k].leaf
+            assert leaf is not None
+            by_leaf[leaf] = nested.like_leaf(d, region, k)
+        out = [tree.unflatten([by_leaf.get(k) for k in span])
+               for span, tree in self.chosen(call)]
+        single = isinstance(self.argnums, int) or isinstance(self.argnames, str)
+        return out[0] if single and len(out) == 1 else tuple(out)
+
+    def enter(self, args: Any, kwargs: Any) -> nested.Region:
+        return nested.enter_region(self.fn, args, kwargs, self.signature, self.leaves, _trace())
+
+
+class _Gradient(_Differentiated):
+    """The body of `grad` and `value_and_grad`."""
+
+    def __init__(self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames,
+                 has_aux: bool, with_value: bool) -> None:
+        super().__init__(f, argnums, argnames, has_aux)
+        functools.update_wrapper(self, self.fn, updated=())
+        self.with_value = with_value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        region = self.enter(args, kwargs)
+        seed = self._seed(region)
+        applied = nested.apply(region, "vjp", seeds=(seed,))
+        grads = self.gradients(region, applied.derivatives)
+        if not self.with_value and not self.has_aux:
+            return grads
+        result = nested.result_of(region, applied.outputs)
+        if self.with_value:
+            return result, grads
+        return grads, result[1]
+
+    def _seed(self, region: nested.Region) -> int:
+        """The graph output that is the value; -1 when it is known while tracing."""
+        traced = region.traced
+        tree, outputs = traced.out_tree, traced.outputs
+        name = traced.signature.name
+        if self.has_aux:
+            if tree.is_leaf() or tree.type is not tuple or tree.num_children != 2:
+                raise GradientError(f"{name} must return (value, aux) with has_aux=True",
+                                    loc=_line(region))
+            tree, outputs = tree.child(0), outputs[:tree.child(0).num_leaves]
+        if not tree.is_leaf() or len(outputs) != 1:
+            raise GradientError(
+                f"the gradient of {name} needs one number, and it returns {tree.num_leaves}",
+                loc=_line(region), kind="gradient_not_scalar",
+                remedy="Return one scalar; give other results with has_aux=True, or use tg.vjp.")
+        (out,) = outputs
+        if out.index is None:
+            if isinstance(out.value, (int, float)) and not isinstance(out.value, bool):
+                return -1
+            raise GradientError(f"{name} returns {out.value!r}, which has no gradient",
+                                loc=_line(region), kind="gradient_not_scalar",
+                                remedy="Return one scalar.")
+        type_ = traced.graph.outputs[out.index].type
+        if type_.shape != ():
+            raise GradientError(
+                f"the gradient of {name} needs one number, and it returns an array of shape "
+                f"{tuple(type_.shape)}", loc=_line(region), kind="gradient_not_scalar",
+                remedy="Reduce it (np.sum), or use tg.vjp with a cotangent of its shape.")
+        if not type_.dtype.is_inexact:
+            raise GradientError(f"{name} returns {type_.dtype}, which has no gradient",
+                                loc=_line(region), kind="gradient_dtype",
+                                remedy="Return a float.")
+        return out.index
+
+
+class _Pullback(_Differentiated):
+    """``(args, kwargs, cts) -> gradients``; `vjp` at the prompt calls it compiled."""
+
+    def __call__(self, args: Any, kwargs: Any, cts: Any) -> Any:
+        region = self.enter(args, kwargs)
+        return self.pull(region, cts, writes=False)
+
+    def pull(self, region: nested.Region, cts: Any, writes: bool) -> Any:
+        given = cotangents(region, cts, self.has_aux)
+        applied = nested.apply(region, "vjp", extra=given, writes=writes)
+        grads = self.gradients(region, applied.derivatives)
+        return grads if isinstance(grads, tuple) else (grads,)
+
+
+class _Pushforward(_Differentiated):
+    """``(primals, tangents) -> (result, tangent of the result)``."""
+
+    def __call__(self, primals: Any, tangents: Any) -> Any:
+        self.argnums = tuple(k for k, t in enumerate(tangents)
+                             if optree.tree_leaves(t, namespace=NAMESPACE))
+        region = self.enter(tuple(primals), {})
+        given = tangents_of(region, tangents, self.chosen(region.traced.signature),
+                            self.argnums)
+        applied = nested.apply(region, "jvp", extra=given)
+        result = nested.result_of(region, applied.outputs)
+        dots = iter(applied.derivatives)
+        moved = region.traced.rebuild([
+            _kinded(next(dots), o.kind) if o.index is not None
+            and region.graph.outputs[o.index].type.dtype.is_inexact else None
+            for o in region.traced.outputs])
+        return result, moved
+
+
+def cotangents(region: nested.Region, cts: Any, has_aux: bool = False) -> list[Tracer]:
+    """One tracer for each inexact output of the region, from the user's structure."""
+    outputs, types = region.traced.outputs, region.output_types()
+    tree = region.traced.out_tree
+    wanted = tree.child(0).num_leaves if has_aux else len(outputs)
+    leaves = optree.tree_leaves(cts, none_is_leaf=True, namespace=NAMESPACE)
+    if len(leaves) != wanted:
+        raise ArgumentError(
+            f"the cotangent has {len(leaves)} leaves, the result of "
+            f"{region.traced.signature.name} has {wanted}", loc=source.here())
+    out = []
+    for k, o in enumerate(outputs):
+        if o.index is None or not types[o.index].dtype.is_inexact:
+            continue
+        given = leaves[k] if k < wanted else None
+        out.append(_like(given, types[o.index], "cotangent"))
+    return out
+
+
+def tangents_of(region: nested.Region, tangents: Any,
+                chosen: list[tuple[range, optree.PyTreeSpec]], argnums: Any) -> list[Tracer]:
+    """One tracer for each differentiated leaf, from the user's structure."""
+    by_leaf: dict[int, Any] = {}
+    for (span, _), n in zip(chosen, argnums, strict=True):
+        leaves = optree.tree_leaves(tangents[n], none_is_leaf=True, namespace=NAMESPACE)
+        if len(leaves) != len(span):
+            raise ArgumentError(f"tangent {n} has {len(leaves)} leaves, the argument has "
+                                f"{len(span)}", loc=source.here())
+        by_leaf.update(zip(span, leaves, strict=True))
+    out = []
+    for k in region.wrt:
+        leaf = region.traced.inputs[k].leaf
+        assert leaf is not None
+        out.append(_like(by_leaf[leaf], region.graph.inputs[k].type, "tangent"))
+    return out
+
+
+def _like(x: Any, type_: Any, what: str) -> Tracer:
+    """`x` as a tracer of a type; None is zero."""
+    trace = _trace()
+    if x is None:
+        return trace.concrete(np.zeros(type_.shape, type_.dtype.np))
+    given = nested.as_tracer(trace, x)
+    if given.shape != type_.shape:
+        raise ArgumentError(f"the {what} has shape {given.shape}, not {tuple(type_.shape)}",
+                            loc=source.here())
+    if given.element_type is not type_.dtype:
+        from tracegrad.ops.cast import CastAttrs, cast
+
+        return trace.apply(cast, (given,), CastAttrs(type_.dtype))  # type: ignore[no-any-return]
+    return given
+
+
+def _kinded(x: Tracer, kind: Kind) -> Tracer:
+    return nested.as_kind(x, kind)
+
+
+# ------------------------------------------------------------------------------- public names
+
+
+def grad(f: Callable[..., Any] | None = None, argnums: ArgNums | None = None, *,
+         argnames: ArgNames = None, has_aux: bool = False, options: Options | None = None,
+         **option: Any) -> Any:
+    """The gradient of a function of one scalar result, as a compiled function.
+
+    `argnums` (default 0) and `argnames` say with respect to what: one gives a gradient in the
+    form of that argument, several a tuple.  With `has_aux` the function returns
+    ``(value, aux)`` and the gradient function ``(gradient, aux)``.  Gradients are those with
+    respect to the values on entry; arguments that the function writes are written.
+    """
+    return _gradient(f, argnums, argnames, has_aux, False, options, option)
+
+
+def value_and_grad(f: Callable[..., Any] | None = None, argnums: ArgNums | None = None, *,
+                   argnames: ArgNames = None, has_aux: bool = False,
+                   options: Options | None = None, **option: Any) -> Any:
+    """As `grad`, returning ``(value, gradient)``, or ``((value, aux), gradient)``."""
+    return _gradient(f, argnums, argnames, has_aux, True, options, option)
+
+
+def _gradient(f: Any, argnums: Any, argnames: Any, has_aux: bool, with_value: bool,
+              options: Options | None, option: dict[str, Any]) -> Any:
+    if f is None:
+        return functools.partial(_gradient, argnums=argnums, argnames=argnames, has_aux=has_aux,
+                                 with_value=with_value, options=options, option=option)
+    kind = "value_and_grad" if with_value else "grad"
+    chosen = Options.make(options or _options_of(f), **option)
+    key = (kind, _hashable(argnums), _hashable(argnames), has_aux, chosen)
+    return _cached(f, key, lambda: _Gradient(f, argnums, argnames, has_aux, with_value), chosen)
+
+
+def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
+        has_aux: bool = False) -> Any:
+    """``(result, pullback)``, or ``(result, pullback, aux)``: ``pullback(ct)`` gives one
+    gradient for each primal (or each of `argnums`), as a tuple.
+
+    `ct` has the structure of the result; None stands for zero.  Primals that the function
+    writes are written once, by this call; the pullback uses their values on entry.
+    """
+    nums = tuple(range(len(primals))) if argnums is None else (
+        (argnums,) if isinstance(argnums, int) else tuple(argnums))
+    if _in_trace(f):
+        body = _Pullback(f, nums, None, has_aux)
+        region = nested.freeze(body.enter(primals, {}))
+        applied = nested.apply(region, "call")
+        result = nested.result_of(region, applied.outputs)
+
+        def pullback(ct: Any) -> Any:
+            return body.pull(region, ct, writes=False)
+    else:
+        options = _options_of(f) or Options()
+        entry = optree.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, primals,
+                                namespace=NAMESPACE)
+        plain = f if isinstance(f, (CompiledFunction, BoundCompiled)) else _cached(
+            f, ("compile", options), lambda: f, options)
+        back = _cached(f, ("pullback", nums, has_aux, options),
+                       lambda: _Pullback(f, nums, None, has_aux), options)
+        result = plain(*primals)
+
+        def pullback(ct: Any) -> Any:
+            return back(entry, {}, ct)
+    if has_aux:
+        return result[0], pullback, result[1]
+    return result, pullback
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """``(result, tangent of the result)`` along `tangents`, one a primal (None: zero)."""
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
+    if _in_trace(f):
+        return _Pushforward(f, (), None, False)(tuple(primals), tuple(tangents))
+    options = _options_of(f) or Options()
+    nums = tuple(k for k, t in enumerate(tangents)
+                 if optree.tree_leaves(t, namespace=NAMESPACE))
+    pushed = _cached(f, ("jvp", nums, options), lambda: _Pushforward(f, nums, None, False),
+                     options)
+    return pushed(tuple(primals), tuple(tangents))
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x` as a constant of differentiation; arrays of any structure."""
+    trace = current_trace()
+    if trace is None:
+        return x
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, Tracer) or leaf.concrete is not None:
+            return leaf
+        return trace.apply(stop_gradient_op, (leaf,), scalar=leaf.scalar, weak=leaf.weak)
+
+    return optree.tree_map(one, x, namespace=NAMESPACE)
+
+
+# ------------------------------------------------------------------------------------ inside
+
+# A transform written inside a loop costs a dictionary lookup: compiled transforms live as long
+# as the function they were made of.
+_MADE: weakref.WeakKeyDictionary[Any, dict[Hashable, CompiledFunction[..., Any]]] = \
+    weakref.WeakKeyDictionary()
+
+
+def _cached(f: Any, key: Hashable, body: Callable[[], Callable[..., Any]],
+            options: Options) -> CompiledFunction[..., Any]:
+    try:
+        table = _MADE.setdefault(f, {})
+    except TypeError:
+        table = {}
+    found = table.get(key)
+    if found is None:
+        made = body()
+        statics = made.statics if isinstance(made, _Gradient) else ((), ())
+        found = table[key] = CompiledFunction(made, options, *statics)
+    return found
+
+
+def _trace() -> Trace:
+    trace = current_trace()
+    assert trace is not None, "a transform's body runs inside a trace"
+    return trace
+
+
+def _in_trace(f: Any) -> bool:
+    return current_trace() is not None
+
+
+def _options_of(f: Any) -> Options | None:
+    f = f.__func__ if isinstance(f, BoundCompiled) else f
+    return f.options if isinstance(f, CompiledFunction) else None
+
+
+def _sequence(x: Any) -> tuple[Any, ...]:
+    if x is None:
+        return ()
+    return (x,) if isinstance(x, (int, str)) else tuple(x)
+
+
+def _hashable(x: Any) -> Hashable:
+    return tuple(x) if isinstance(x, list) else x  # type: ignore[no-any-return]
+
+
+def _line(region: nested.Region) -> Any:
+    return region.traced.location or source.here()
+
+
+def _path(call: CallSignature, span: range) -> str:
+    return call.leaves[span[0]].path if len(span) else f"an argument of {call.name}"
+
+
+def _require_inexact(leaf: Leaf) -> None:
+    if not leaf.is_differentiable:
+        assert leaf.type is not None
+        raise GradientError(
+            f"{leaf.path} ({leaf.name}) has dtype {leaf.type.dtype.np}, which has no gradient",
+            kind="gradient_dtype", loc=source.here(),
+            remedy="Convert it to float64, or leave it out of argnums.")
