@@ -11,12 +11,27 @@
     ship         -> C source and header                (aot)
 """
 
+import importlib
+
 from tracegrad import debug, errors
 from tracegrad.checks import check_grads
 from tracegrad.compiled import CompiledFunction, compile, disable_compile
+from tracegrad.export import export
 from tracegrad.options import Options
+from tracegrad.spec import spec
 from tracegrad.trace.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracegrad.trace.signature import register_pytree
 from tracegrad.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """The array functions and dtypes, found in `tracegrad.namespace`."""
+    # Not `from tracegrad import`, which would ask this function for the submodule.
+    namespace = importlib.import_module("tracegrad.namespace")
+    if name in namespace.FUNCTIONS:
+        return namespace.FUNCTIONS[name]
+    if name in namespace.DTYPES:
+        return getattr(namespace, name)
+    raise AttributeError(f"module 'tracegrad' has no attribute {name!r}")

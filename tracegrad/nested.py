@@ -103,7 +103,8 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
     finals = [graph.inputs[k].type for k in region.written]
     attrs = TransformAttrs(kind, region.wrt if kind != "call" else (), seeds,
                            (*outputs, *derived, *finals))
-    results = outer.apply_region(transform, [*region.operands, *extra], attrs, (graph,))
+    results = outer.apply_region(transform, [*region.operands, *extra], attrs, (graph,),
+                                 _names(region, kind, len(derived)))
     n, m = len(outputs), len(derived)
     if writes:
         for k, final in zip(region.written, results[n + m:], strict=True):
@@ -113,6 +114,17 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
     shaped = [as_kind(t, leaf.kind) for t, leaf in zip(
         results[:n], (o for o in region.traced.outputs if o.index is not None), strict=True)]
     return Applied(tuple(shaped), tuple(results[n:n + m]))
+
+
+def _names(region: Region, kind: str, derived: int) -> list[str]:
+    """Names of the results: the outputs', ``d_x`` for a derivative, the inputs' for writes."""
+    graph = region.graph
+    outputs = [getattr(x, "hint", "value") for x in graph.outputs]
+    if len(outputs) == 1:
+        outputs = ["value"]
+    moved = [f"d_{graph.inputs[k].hint}" for k in region.wrt] if kind == "vjp" else [
+        f"d_{name}" for name in outputs][:derived]
+    return outputs + (moved or []) + [graph.inputs[k].hint for k in region.written]
 
 
 def result_of(region: Region, outputs: Sequence[Tracer]) -> Any:

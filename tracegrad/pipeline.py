@@ -50,12 +50,12 @@ class Lowering:
     """One traced graph on its way down; each stage is made when it is first asked for.
 
     `select` keeps those outputs that a program has to compute (the caller rebuilds others from
-    its own arrays).
+    its own arrays), and names them.
     """
 
     traced: Graph
     options: Options
-    select: Callable[[Graph], Graph]
+    select: Callable[[Graph], tuple[Graph, tuple[str, ...]]]
 
     @cached_property
     def functional(self) -> Graph:
@@ -67,7 +67,7 @@ class Lowering:
 
     @cached_property
     def returned(self) -> Graph:
-        return self.select(self.joint)
+        return self.select(self.joint)[0]
 
     @cached_property
     def optimized(self) -> Graph:
@@ -75,7 +75,7 @@ class Lowering:
 
     @cached_property
     def plan(self) -> Plan:
-        return make_plan(self.optimized)
+        return make_plan(self.optimized, names=self.select(self.joint)[1])
 
     @cached_property
     def unit(self) -> SourceUnit:

@@ -59,42 +59,35 @@ class Specialisation:
         leaf = self.traced.inputs[k].leaf
         return leaf is None or self.call_signature.leaves[leaf].kind is Kind.ARRAY
 
-    def _returned(self, graph: Graph) -> Graph:
-        """The graph with only the outputs that a program has to compute."""
+    def _returned(self, graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+        """The graph with only the outputs that a program has to compute, and their names."""
         report = graph.alias
         assert report is not None
         keep = [k for k in range(report.results) if k not in self.aliases]
         write_backs = []
         outputs = [graph.outputs[k] for k in keep]
+        names = [getattr(self.traced.graph.outputs[k], "hint", "value") for k in keep]
         if self.options.write_back:
             for w in report.write_backs:
                 write_backs.append(WriteBack(w.input, len(outputs)))
                 outputs.append(graph.outputs[w.output])
-        return replace(graph, outputs=tuple(outputs),
-                       alias=AliasReport(len(keep), tuple(write_backs)))
+                names.append(f"{graph.inputs[w.input].hint}_after")
+        alias = AliasReport(len(keep), tuple(write_backs))
+        return replace(graph, outputs=tuple(outputs), alias=alias), tuple(names)
 
     # -- calling
 
     def bind(self) -> Callable[..., Any] | None:
         """``f(*leaves)``, which answers NotImplemented for leaves that need `__call__`; None
-        when a call always needs more work than passing its leaves on."""
-        if not self.traced.outside.is_empty or self._late or self.aliases or any(
+        when a call always needs more work than checking guards and passing its leaves on."""
+        outside = self.traced.outside
+        if outside.arrays or self._late or self.aliases or any(
                 not leaf.is_traced for leaf in self.call_signature.leaves):
             return None
         fast = self._fast
         if not self._is_plain:
-            rebuild, outputs = self.traced.rebuild, self.traced.outputs
-
-            def call(*leaves: Any) -> Any:
-                found = fast(*leaves)
-                if found is NotImplemented:
-                    return found
-                given = found if type(found) is tuple else (found,)
-                return rebuild([given[o.index] if o.index is not None else o.value
-                                for o in outputs])
-
-            return call
-        return fast
+            fast = _rebuilding(fast, self.traced)
+        return fast if outside.is_empty else _guarded(fast, outside.enter)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -181,3 +174,25 @@ class Specialisation:
                 f"{self.call_signature.name} writes {names}, which shares memory with another "
                 "argument", kind="aliasing_args", loc=source.here(),
                 remedy="Pass a copy of one of them.")
+
+
+def _guarded(fast: Callable[..., Any], enter: Callable[[Sequence[Any]], Any]
+             ) -> Callable[..., Any]:
+    def call(*leaves: Any) -> Any:
+        return NotImplemented if enter(leaves) is None else fast(*leaves)
+
+    return call
+
+
+def _rebuilding(fast: Callable[..., Any], traced: Traced) -> Callable[..., Any]:
+    """`fast` with its results put into the structure that the function returns."""
+    rebuild, outputs = traced.rebuild, traced.outputs
+
+    def call(*leaves: Any) -> Any:
+        found = fast(*leaves)
+        if found is NotImplemented:
+            return found
+        given = found if type(found) is tuple else (found,)
+        return rebuild([given[o.index] if o.index is not None else o.value for o in outputs])
+
+    return call

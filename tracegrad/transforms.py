@@ -363,18 +363,29 @@ def stop_gradient(x: Any) -> Any:
 
 # ------------------------------------------------------------------------------------ inside
 
-# A transform written inside a loop costs a dictionary lookup: compiled transforms live as long
-# as the function they were made of.
-_MADE: weakref.WeakKeyDictionary[Any, dict[Hashable, CompiledFunction[..., Any]]] = \
-    weakref.WeakKeyDictionary()
+class _Made:
+    """The compiled transforms of one function, kept on the function: a transform written inside
+    a loop costs a dictionary lookup, and goes away with its function."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = weakref.ref(owner)
+        self.table: dict[Hashable, CompiledFunction[..., Any]] = {}
+
+
+def _made_of(f: Any) -> dict[Hashable, CompiledFunction[..., Any]]:
+    space = getattr(f, "__dict__", None)
+    if not isinstance(space, dict) or isinstance(f, type):
+        return {}
+    found = space.get("__tracegrad_transforms__")
+    # functools.wraps copies the attribute to wrappers, which are other functions.
+    if not isinstance(found, _Made) or found.owner() is not f:
+        found = space["__tracegrad_transforms__"] = _Made(f)
+    return found.table
 
 
 def _cached(f: Any, key: Hashable, body: Callable[[], Callable[..., Any]],
             options: Options) -> CompiledFunction[..., Any]:
-    try:
-        table = _MADE.setdefault(f, {})
-    except TypeError:
-        table = {}
+    table = _made_of(f)
     found = table.get(key)
     if found is None:
         made = body()

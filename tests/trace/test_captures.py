@@ -9,8 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.trace.tracing import Compiled
+from tests.trace.tracing import Compiled, describe
 from tracegrad.errors import CaptureError, LeakedTracerError
+from tracegrad.trace.array import Array
+from tracegrad.trace.enter import trace_call
+from tracegrad.trace.modes import current_trace
 
 SCALE = 2.0
 WEIGHT = np.array([1.0, 2.0, 3.0])
@@ -231,6 +234,55 @@ def test_bound_method_and_callable_object():
     assert g(ONES)[0] == 5.0
 
 
+def test_descriptors_and_slots():
+    class Bind:
+        """Like a compiled method: binds anew at each access."""
+
+        def __init__(self, f):
+            self.f = f
+
+        def __get__(self, owner, kind=None):
+            return functools.partial(self.f, owner)
+
+    class Slotted:
+        __slots__ = ("k", "w")
+        run = Bind(lambda self, x: x * self.k * self.w)
+
+        @functools.partial
+        def unbound(x):
+            return x
+
+        @functools.singledispatchmethod
+        def many(self, x):
+            return x
+
+    s = Slotted()
+    s.k, s.w = 2.0, np.ones(3)
+    f = Compiled(lambda x: s.run(x) + s.unbound(x) * 0.0)
+    assert f(ONES)[0] == 2.0 and f(ONES)[0] == 2.0
+    assert f.traces == 1
+    s.k = 3.0
+    assert f(ONES)[0] == 3.0
+    s.w = s.w * 2.0
+    assert f(ONES)[0] == 6.0
+    assert f.traces == 2
+
+
+def test_redefined_method_and_property():
+    m = Child()
+    f = Compiled(Child.step, method=True)
+    f(m, ONES)
+    before = Model.scaled, Model.twice
+    try:
+        Model.scaled = lambda self, x: x * 10.0
+        np.testing.assert_array_equal(f(m, ONES), m.step(ONES))
+        assert f.why == "Model.scaled is another object"
+        Model.twice = property(lambda self: 100.0)
+        np.testing.assert_array_equal(f(m, ONES), m.step(ONES))
+    finally:
+        Model.scaled, Model.twice = before
+
+
 def test_storing_a_traced_value_in_an_attribute():
     class Keeper:
         pass
@@ -367,6 +419,27 @@ def test_frozen_value_objects():
     assert f(ONES, Params(2.0))[0] == 2.0
     assert f.traces == 1
     assert f(ONES, Params(3.0))[0] == 3.0
+
+
+def test_nested_trace_shares_the_record():
+    inner = []
+
+    def f(x):
+        y = x * 2.0
+
+        def g(z):
+            return z * y + WEIGHT
+
+        region = trace_call(g, describe(g, x), face=Array, parent=current_trace())
+        inner.append(region)
+        return y + WEIGHT
+
+    outer = Compiled(f).trace(ONES)
+    (region,) = inner
+    assert [(i.leaf, i.outer) for i in region.inputs] == [(0, None), (None, 0), (None, 1)]
+    assert region.outside.is_empty
+    assert [c.outer.base for c in region.captures][1] is outer.graph.inputs[1]
+    assert [str(a.path) for a in outer.outside.arrays] == ["WEIGHT"]
 
 
 def test_leaked_tracer():

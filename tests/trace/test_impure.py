@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import random
 import time
-from numpy.random import rand
 from time import perf_counter
 
 import numpy as np
 import pytest
+from numpy.random import rand
 
 from tests.trace.tracing import Compiled
 from tracegrad.errors import ImpureCallError
@@ -25,7 +25,7 @@ CALLS = {
     "time.time": lambda x: x * time.time(),
     "time.perf_counter": lambda x: x * perf_counter(),
     "os.urandom": lambda x: x * os.urandom(1)[0],
-    "open": lambda x: x * len(open("numbers.txt").read()),
+    "open": lambda x: x * len(list(open("numbers.txt"))),  # noqa: SIM115
     "np.loadtxt": lambda x: x * np.loadtxt("numbers.txt"),
     "Generator.normal": lambda x: x * RNG.normal(),
     "Random.random": lambda x: x * PYTHON_RNG.random(),
@@ -62,5 +62,7 @@ def test_outside_a_trace_nothing_changes():
 
 
 def test_pure_names_of_these_modules():
-    f = Compiled(lambda x: x * len(time.strftime("%Y", (2000,) + (1,) * 8)) + len(os.path.join("a")))
+    f = Compiled(
+        lambda x: x * len(time.strftime("%Y", (2000,) + (1,) * 8)) + len(os.path.join("a"))
+    )
     assert f(ONES)[0] == 5.0

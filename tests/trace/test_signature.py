@@ -50,10 +50,25 @@ def test_equal_calls_have_equal_keys():
     assert hash(key(A, {"n": 3})) == hash(key(A, {"n": 3}))
 
 
-@pytest.mark.parametrize("other", [
-    (np.zeros(4), 0.5), (np.zeros(3, np.float32), 0.5), (np.zeros((3, 1)), 0.5),
-    (np.zeros(6)[::2], 0.5), (np.zeros(3)[::-1], 0.5), (A, np.float64(0.5)), (A, 1), (A, True),
-    (A, np.array(0.5)), ([A], 0.5), (A, 0.5, 3), (A, None), (A, "s"), (A, (0.5,))])
+@pytest.mark.parametrize(
+    "other",
+    [
+        (np.zeros(4), 0.5),
+        (np.zeros(3, np.float32), 0.5),
+        (np.zeros((3, 1)), 0.5),
+        (np.zeros(6)[::2], 0.5),
+        (np.zeros(3)[::-1], 0.5),
+        (A, np.float64(0.5)),
+        (A, 1),
+        (A, True),
+        (A, np.array(0.5)),
+        ([A], 0.5),
+        (A, 0.5, 3),
+        (A, None),
+        (A, "s"),
+        (A, (0.5,)),
+    ],
+)
 def test_different_calls_have_different_keys(other):
     assert key(*other) != key(A, 0.5)
 
@@ -86,22 +101,25 @@ def test_memmap(tmp_path):
 # -- refusals
 
 
-@pytest.mark.parametrize("bad, error, text", [
-    (np.ma.array([1.0]), DTypeError, "MaskedArray"),
-    (np.array([1, "a"], object), DTypeError, "dtype object"),
-    (np.array(["a"]), DTypeError, "dtype <U1"),
-    (np.zeros(2, complex), DTypeError, "complex128"),
-    (np.zeros(2, np.float16), DTypeError, "float16"),
-    (np.zeros(2, np.longdouble), DTypeError, "dtype"),
-    (np.zeros(2, ">f8"), DTypeError, "dtype >f8"),
-    (np.zeros(2, [("a", "f8")]), DTypeError, "dtype"),
-    (np.zeros(2, "M8[s]"), DTypeError, "datetime64"),
-    (np.datetime64("2020-01-01"), DTypeError, "datetime64"),
-    (1j, DTypeError, "complex"),
-    ({1, 2}, ArgumentError, "static_argnames"),
-    ((i for i in "a"), ArgumentError, "used up"),
-    (bytearray(b"a"), ArgumentError, "register_pytree"),
-])
+@pytest.mark.parametrize(
+    "bad, error, text",
+    [
+        (np.ma.array([1.0]), DTypeError, "MaskedArray"),
+        (np.array([1, "a"], object), DTypeError, "dtype object"),
+        (np.array(["a"]), DTypeError, "dtype <U1"),
+        (np.zeros(2, complex), DTypeError, "complex128"),
+        (np.zeros(2, np.float16), DTypeError, "float16"),
+        (np.zeros(2, np.longdouble), DTypeError, "dtype"),
+        (np.zeros(2, ">f8"), DTypeError, "dtype >f8"),
+        (np.zeros(2, [("a", "f8")]), DTypeError, "dtype"),
+        (np.zeros(2, "M8[s]"), DTypeError, "datetime64"),
+        (np.datetime64("2020-01-01"), DTypeError, "datetime64"),
+        (1j, DTypeError, "complex"),
+        ({1, 2}, ArgumentError, "static_argnames"),
+        ((i for i in "a"), ArgumentError, "used up"),
+        (bytearray(b"a"), ArgumentError, "register_pytree"),
+    ],
+)
 def test_refused_leaves_are_named(bad, error, text):
     with pytest.raises(error) as e:
         Signature(f).describe((A, {"n": bad}), {})
@@ -160,7 +178,8 @@ def test_static_argnums_and_names():
 
 def test_leaves_and_paths():
     d = Signature(f).describe(
-        ({"w": [A, 2.0], "n": 3}, Params(np.float32(1), "tanh"), 4, A), {"k": Point(A, None)})
+        ({"w": [A, 2.0], "n": 3}, Params(np.float32(1), "tanh"), 4, A), {"k": Point(A, None)}
+    )
     assert [(x.path, x.name, x.kind) for x in d.leaves] == [
         ("args[0]['n']", "x_n", Kind.STATIC),
         ("args[0]['w'][0]", "x_w_0", Kind.ARRAY),
@@ -169,7 +188,8 @@ def test_leaves_and_paths():
         ("args[1].b", "y_b", Kind.STATIC),
         ("args[2]", "n", Kind.STATIC),
         ("args[3]", "arg3", Kind.ARRAY),
-        ("kwargs['k'].x", "k_x", Kind.ARRAY)]
+        ("kwargs['k'].x", "k_x", Kind.ARRAY),
+    ]
     assert d.leaves[3].type.dtype is dtypes.F32
     args, kwargs = d.rebuild(range(8))
     assert args[0] == {"n": 0, "w": [1, 2]} and kwargs == {"k": Point(7, None)}
@@ -222,15 +242,18 @@ def test_pytree_argument_has_none_for_static_leaves():
     assert s.rebuild(["a", "b"]) == {"w": ["a", "b"], "mode": None}
 
 
-@pytest.mark.parametrize("args, argnums, error, text", [
-    ((A, {"n": np.arange(3)}), 1, GradientError, "args[1]['n'] has dtype int64"),
-    ((np.zeros(3, bool), A), 0, GradientError, "args[0] has dtype bool"),
-    ((A, 3), 1, GradientError, "args[1] (y) is static"),
-    ((A, None), 1, GradientError, "args[1] (y) holds no array"),
-    ((A, A), 5, ValueArgumentError, "argnums 5 is out of range"),
-    ((A, A), "x", ArgumentError, "argnums must be an int"),
-    ((A, A), (0, 0), ValueArgumentError, "named twice"),
-])
+@pytest.mark.parametrize(
+    "args, argnums, error, text",
+    [
+        ((A, {"n": np.arange(3)}), 1, GradientError, "args[1]['n'] has dtype int64"),
+        ((np.zeros(3, bool), A), 0, GradientError, "args[0] has dtype bool"),
+        ((A, 3), 1, GradientError, "args[1] (y) is static"),
+        ((A, None), 1, GradientError, "args[1] (y) holds no array"),
+        ((A, A), 5, ValueArgumentError, "argnums 5 is out of range"),
+        ((A, A), "x", ArgumentError, "argnums must be an int"),
+        ((A, A), (0, 0), ValueArgumentError, "named twice"),
+    ],
+)
 def test_gradients_that_do_not_exist(args, argnums, error, text):
     with pytest.raises(error) as e:
         chosen(args, argnums)
@@ -250,7 +273,7 @@ def test_wrong_argnames():
 def test_recompile_advice():
     s = Signature(f)
     values = [s.describe((A, n), {}) for n in range(9)]
-    told = [recompile_advice(values[:k + 1]) for k in range(9)]
+    told = [recompile_advice(values[: k + 1]) for k in range(9)]
     assert [t is not None for t in told] == [False] * 7 + [True, False]
     assert "8 values of args[1] (y)" in told[7] and "5, 6, 7" in told[7]
     shapes = [s.describe((np.zeros(k + 1), 1), {}) for k in range(8)]

@@ -52,9 +52,8 @@ def check(f, *args):
 
 def test_creation_is_traced_however_it_is_spelled():
     def f(x):
-        from numpy import ones as one
-
         import numpy as local
+        from numpy import ones as one
 
         a, b, c, d = z(3), np.zeros(3), numpy.zeros(3), local.zeros(3)
         for y in (a, b, c, d):
@@ -105,7 +104,7 @@ def test_scalar_types():
 def test_type_names_stay_types_where_they_are_not_called():
     def f(x):
         assert np.float64 is vars(np)["float64"]
-        assert type(1.5) is float and isinstance(1.5, float)
+        assert float is float and isinstance(1.5, float)
         assert np.dtype(float) == np.float64
         match 1.5:
             case float():
@@ -120,8 +119,7 @@ def test_type_names_stay_types_where_they_are_not_called():
 def test_nothing_is_patched():
     before = (np.zeros, math.sin, builtins.float, builtins.isinstance, builtins.__import__)
     Compiled(lambda x: x + np.zeros(3) + math.sin(x[0])).trace(ONES)
-    assert before == (np.zeros, math.sin, builtins.float, builtins.isinstance,
-                      builtins.__import__)
+    assert before == (np.zeros, math.sin, builtins.float, builtins.isinstance, builtins.__import__)
 
 
 def test_linear_algebra_submodule_is_seen():
@@ -139,10 +137,36 @@ def test_substitution_can_be_turned_off():
 # -- math and builtins
 
 
-@pytest.mark.parametrize("name", [
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "atanh",
-    "exp", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "fabs", "degrees", "radians",
-    "isnan", "isfinite", "isinf"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "atanh",
+        "exp",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "cbrt",
+        "fabs",
+        "degrees",
+        "radians",
+        "isnan",
+        "isfinite",
+        "isinf",
+    ],
+)
 def test_math(name):
     real = getattr(math, name)
     got = Compiled(lambda t: getattr(math, name)(t))(0.5)
@@ -206,6 +230,7 @@ def test_wraps_partial_lambda_and_nested():
         @functools.wraps(g)
         def inner(*args):
             return g(g(*args))
+
         return inner
 
     doubled = twice(user)

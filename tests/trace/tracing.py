@@ -30,12 +30,14 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key, leaves = self.signature.key(args, kwargs)
         traced, arrays = self._find(key, leaves, args, kwargs)
-        values = [leaves[i.leaf] if i.leaf is not None else arrays[i.array]
-                  for i in traced.inputs]
+        values = [leaves[i.leaf] if i.leaf is not None else arrays[i.array] for i in traced.inputs]
         out = run_traced(traced.graph, [np.asarray(v) for v in values])
-        return traced.rebuild([
-            leaf.value if leaf.kind is Kind.STATIC else restore(out[leaf.index], leaf.kind)
-            for leaf in traced.outputs])
+        return traced.rebuild(
+            [
+                leaf.value if leaf.kind is Kind.STATIC else restore(out[leaf.index], leaf.kind)
+                for leaf in traced.outputs
+            ]
+        )
 
     def _find(self, key: Any, leaves: Any, args: Any, kwargs: Any) -> Any:
         for traced in self.made.get(key, ()):

@@ -44,8 +44,11 @@ class GraphBuilder:
 
     def emit(self, op: OpDef, operands: Sequence[Operand | bool | int | float],
              attrs: Attrs | None = None, *, hint: str = "", regions: tuple[Graph, ...] = (),
-             target: Value | None = None) -> Any:
-        """Add a node; returns its result, a tuple of several, or None when it has a target."""
+             target: Value | None = None, hints: Sequence[str] = ()) -> Any:
+        """Add a node; returns its result, a tuple of several, or None when it has a target.
+
+        `hints` name several results one by one.
+        """
         xs = tuple(operands)
         for x in xs:
             if not isinstance(x, (Value, Literal)):
@@ -70,7 +73,9 @@ class GraphBuilder:
             value = Value(types, hint or op.name, self._storage(), self.loc)
             self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc))
             return value
-        values = tuple(Value(t, hint or op.name, self._storage(), self.loc) for t in types)
+        names = hints or (hint or op.name,) * len(types)
+        values = tuple(Value(t, name, self._storage(), self.loc)
+                       for t, name in zip(types, names, strict=True))
         self.nodes.append(Node(op, xs, attrs, values, regions, None, self.grad, self.loc))
         return values
 

@@ -142,9 +142,13 @@ class _Resolver:
         return True
 
     def _is_virtual(self, x: Value) -> bool:
-        """Whether `x` is recomputed where it is used (a constant or a pattern)."""
+        """Whether `x` is recomputed where it is used (a constant, a pattern, a view)."""
         k = self.made.get(x)
-        return k is not None and not self.nodes[k].operands
+        if k is None:
+            return False
+        node = self.nodes[k]
+        return not node.operands or (node.op.has(Trait.VIEW)
+                                     and isinstance(node.attrs, ViewAttrs))
 
     def _copied(self, node: Node, why: str) -> None:
         self._note(node, f"{node.op.name} copies its base first: {why}")

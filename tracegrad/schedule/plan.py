@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from tracegrad.graph.ir import Graph, Node, Operand, Value
@@ -37,8 +37,9 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(graph: Graph, *, map_kernel: Callable[[Kernel], Kernel] = map_cpu) -> Plan:
-    """Schedule a functional, simplified graph.
+def make_plan(graph: Graph, *, names: Sequence[str] = (),
+              map_kernel: Callable[[Kernel], Kernel] = map_cpu) -> Plan:
+    """Schedule a functional, simplified graph; `names` are those of its outputs for a header.
 
     Arguments that the call writes may be overwritten in place, unless a run-time check could
     still stop the call: then they are written by the caller of the program, from an output.
@@ -48,12 +49,13 @@ def make_plan(graph: Graph, *, map_kernel: Callable[[Kernel], Kernel] = map_cpu)
     if graph.alias is not None and not checked:
         overwritable = {graph.inputs[w.input] for w in graph.alias.write_backs}
     effects = resolve_effects(graph, overwritable)
-    return _Planner(effects, fuse(effects), overwritable, map_kernel).run()
+    return _Planner(effects, fuse(effects), overwritable, names, map_kernel).run()
 
 
 class _Planner:
     def __init__(self, effects: Effects, fusion: Fusion, overwritable: set[Value],
-                 map_kernel: Callable[[Kernel], Kernel]) -> None:
+                 names: Sequence[str], map_kernel: Callable[[Kernel], Kernel]) -> None:
+        self.names = names
         self.graph = effects.graph
         self.effects = effects
         self.fusion = fusion
@@ -180,7 +182,7 @@ class _Planner:
         for k, x in enumerate(self.graph.inputs):
             buffers[x] = self._buffer(x, f"in{k}", Place.INPUT, k)
         slots = []
-        for held, _ in outputs:
+        for k, (held, _) in enumerate(outputs):
             root = self._find(held)
             if root in buffers and buffers[root].place is Place.INPUT:
                 buffers[root] = replace(buffers[root], written=True)
@@ -189,6 +191,8 @@ class _Planner:
             index = sum(s.place is Place.OUTPUT for s in slots)
             slots.append(Slot(Place.OUTPUT, index))
             buffers[root] = self._buffer(held, f"out{index}", Place.OUTPUT, index)
+            if self.names:
+                buffers[root] = replace(buffers[root], hint=self.names[k])
         spans: dict[Value, list[int]] = {}
         for k, (_, _, args, _) in enumerate(self.launches):
             for v in args:

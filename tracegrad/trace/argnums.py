@@ -29,12 +29,16 @@ class Selection:
         get None.  A tuple of them when several were asked for."""
         parts = tuple(
             tree.unflatten([None if at is None else gradients[at] for at in places])
-            for tree, places in zip(self.trees, self.places, strict=True))
+            for tree, places in zip(self.trees, self.places, strict=True)
+        )
         return parts[0] if self.single else parts
 
 
-def resolve_argnums(signature: CallSignature, argnums: int | Iterable[int] | None = None,
-                    argnames: str | Iterable[str] | None = None) -> Selection:
+def resolve_argnums(
+    signature: CallSignature,
+    argnums: int | Iterable[int] | None = None,
+    argnames: str | Iterable[str] | None = None,
+) -> Selection:
     """The leaves to differentiate by; neither given means the first argument.
 
     Raises:
@@ -48,8 +52,11 @@ def resolve_argnums(signature: CallSignature, argnums: int | Iterable[int] | Non
     for at in chosen:
         given = _leaves(signature, at)
         start = len(leaves)
-        places.append(tuple(start + given.index(k) if k in given else None
-                            for k in signature.arguments[at][1]))
+        places.append(
+            tuple(
+                start + given.index(k) if k in given else None for k in signature.arguments[at][1]
+            )
+        )
         leaves += given
     trees = tuple(signature.subtrees[at] for at in chosen)
     return Selection(tuple(leaves), trees, tuple(places), single)
@@ -62,8 +69,9 @@ def _positions(signature: CallSignature, argnums: Any, argnames: Any) -> tuple[l
     names = _listed(argnames, str, "argnames must be a string or a tuple of strings")
     chosen = [_number(signature, n) for n in nums] + [_name(signature, n) for n in names]
     if len(set(chosen)) != len(chosen):
-        raise ValueArgumentError(f"{signature.name}: an argument is named twice in argnums and "
-                                 "argnames")
+        raise ValueArgumentError(
+            f"{signature.name}: an argument is named twice in argnums and argnames"
+        )
     is_one = isinstance(argnums, int) + isinstance(argnames, str)
     return chosen, len(chosen) == 1 and is_one == 1
 
@@ -91,35 +99,47 @@ def _number(signature: CallSignature, n: int) -> int:
         raise ValueArgumentError(
             f"argnums {n} is out of range: {signature.name} was called with {count} positional "
             f"{plural}",
-            remedy="Count from 0; for an argument passed by keyword give argnames.")
+            remedy="Count from 0; for an argument passed by keyword give argnames.",
+        )
     return at
 
 
 def _name(signature: CallSignature, name: str) -> int:
     for at, (where, _) in enumerate(signature.arguments):
-        if where == name or (isinstance(where, int) and where < len(signature.parameters)
-                             and signature.parameters[where] == name):
+        if where == name or (
+            isinstance(where, int)
+            and where < len(signature.parameters)
+            and signature.parameters[where] == name
+        ):
             return at
     if name in signature.parameters:
-        raise ValueArgumentError(f"argnames: {name!r} was not passed to {signature.name}",
-                                 remedy="A default that is not passed is a constant.")
-    raise ValueArgumentError(f"argnames: {signature.name} has no argument {name!r}",
-                             remedy=f"It has: {', '.join(signature.parameters)}.")
+        raise ValueArgumentError(
+            f"argnames: {name!r} was not passed to {signature.name}",
+            remedy="A default that is not passed is a constant.",
+        )
+    raise ValueArgumentError(
+        f"argnames: {signature.name} has no argument {name!r}",
+        remedy=f"It has: {', '.join(signature.parameters)}.",
+    )
 
 
 def _leaves(signature: CallSignature, at: int) -> list[int]:
     """The traced leaves of one argument, each checked to have a gradient."""
     where, span = signature.arguments[at]
     path = f"args[{where}]" if isinstance(where, int) else f"kwargs[{where!r}]"
-    name = (signature.parameters[where] if isinstance(where, int)
-            and where < len(signature.parameters) else where)
+    name = (
+        signature.parameters[where]
+        if isinstance(where, int) and where < len(signature.parameters)
+        else where
+    )
     traced = [k for k in span if signature.leaves[k].is_traced]
     if not traced:
         leafless = not any(signature.leaves[k].path == path for k in span)
         what = "holds no array or float" if leafless else "is static"
         raise GradientError(
             f"{signature.name}: {path} ({name}) {what}, so there is no gradient by it",
-            remedy="Pass a float or a float array, or choose another argument with argnums.")
+            remedy="Pass a float or a float array, or choose another argument with argnums.",
+        )
     for k in traced:
         leaf = signature.leaves[k]
         if not leaf.is_differentiable:
@@ -127,5 +147,6 @@ def _leaves(signature: CallSignature, at: int) -> list[int]:
             raise GradientError(
                 f"{signature.name}: {leaf.path} has dtype {leaf.type.dtype.np}, which has no "
                 "gradient",
-                remedy="Convert it to float64, or choose other arguments with argnums.")
+                remedy="Convert it to float64, or choose other arguments with argnums.",
+            )
     return traced

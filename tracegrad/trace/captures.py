@@ -16,7 +16,6 @@ from tracegrad import dtypes, source
 from tracegrad.errors import CaptureError, TracegradError
 from tracegrad.graph.ir import Value
 from tracegrad.trace.guards import (
-    ABSENT,
     Argument,
     CapturedArray,
     Constant,
@@ -25,7 +24,7 @@ from tracegrad.trace.guards import (
     Path,
     same_value,
 )
-from tracegrad.trace.signature import array_entry, check_array, element_strides
+from tracegrad.trace.leaves import array_entry, check_array, element_strides
 from tracegrad.trace.tracer import Memory, Trace, Tracer
 from tracegrad.types import TensorType
 
@@ -53,8 +52,9 @@ class Captures:
     places: list[Callable[[], Iterator[tuple[Path, Any]]]] = field(default_factory=list)
     _guards: dict[Hashable, Guard] = field(default_factory=dict)
 
-    def guard(self, path: Path, expected: Any,
-              holds: Callable[[Any, Any], bool] = operator.is_) -> None:
+    def guard(
+        self, path: Path, expected: Any, holds: Callable[[Any, Any], bool] = operator.is_
+    ) -> None:
         """Require at later calls what is true now; the first value read at a path counts."""
         if isinstance(path, (Argument, Constant)):
             return
@@ -81,8 +81,12 @@ class Captures:
             raise e.at(source.here()) from None
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in str(path)).strip("_")
         tracer = self.trace.argument(
-            TensorType(array.shape, dtypes.of(array.dtype)), name, tracked=False,
-            layout=element_strides(array), readonly=not array.flags.writeable)
+            TensorType(array.shape, dtypes.of(array.dtype)),
+            name,
+            tracked=False,
+            layout=element_strides(array),
+            readonly=not array.flags.writeable,
+        )
         self.found[id(array)] = _Found(array, tracer, [path], array_entry(array))
         return tracer
 
@@ -107,8 +111,10 @@ class Captures:
             raise CaptureError(
                 f"a value that is being differentiated is stored in {self._owner(target.memory)}, "
                 "an array outside the function",
-                kind="closure_mutation", loc=source.here(),
-                remedy="Pass the array as an argument, or store the value under tg.no_grad().")
+                kind="closure_mutation",
+                loc=source.here(),
+                remedy="Pass the array as an argument, or store the value under tg.no_grad().",
+            )
 
     def _owner(self, memory: Memory) -> Path | None:
         trace: Trace | None = memory.trace
@@ -134,13 +140,15 @@ class Captures:
             assert base is not None
             if base not in used:
                 continue
-            arrays.append(CapturedArray(
-                f.paths[0], base.type, f.tracer.layout.stride,  # type: ignore[arg-type]
-                bool(f.array.flags.writeable), f.entry, tuple(f.paths[1:])))
+            arrays.append(
+                CapturedArray(
+                    f.paths[0],
+                    base.type,
+                    f.tracer.layout.stride,  # type: ignore[arg-type]
+                    bool(f.array.flags.writeable),
+                    f.entry,
+                    tuple(f.paths[1:]),
+                )
+            )
             inputs.append(base)
         return Outside(tuple(self._guards.values()), tuple(arrays)), inputs
-
-
-def absent(captures: Captures, path: Path) -> None:
-    """Require that `path` goes on leading nowhere (a name that fell through to the builtins)."""
-    captures.guard(path, ABSENT)

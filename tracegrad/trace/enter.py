@@ -20,8 +20,9 @@ from tracegrad.options import Options
 from tracegrad.source import SourceLoc
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.guards import Argument, Outside
+from tracegrad.trace.leaves import NAMESPACE, Kind, Leaf, flatten, registration
 from tracegrad.trace.modes import STATE
-from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf, registration
+from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.substitute import Substitution
 from tracegrad.trace.substitute_code import is_user_path
 from tracegrad.trace.substitute_objects import is_user_class, restore_class
@@ -69,9 +70,16 @@ class Traced:
         return self.out_tree.unflatten(leaves)
 
 
-def trace_call(fn: Callable[..., Any], signature: CallSignature, *, face: type[Tracer],
-               tracked: Collection[int] = (), options: Options | None = None,
-               parent: Trace | None = None, grad: bool = True) -> Traced:
+def trace_call(
+    fn: Callable[..., Any],
+    signature: CallSignature,
+    *,
+    face: type[Tracer],
+    tracked: Collection[int] = (),
+    options: Options | None = None,
+    parent: Trace | None = None,
+    grad: bool = True,
+) -> Traced:
     """Trace ``fn`` for the arguments that `signature` describes.
 
     `tracked` are the leaves that gradients may be asked of; `parent` is the enclosing trace of
@@ -82,9 +90,9 @@ def trace_call(fn: Callable[..., Any], signature: CallSignature, *, face: type[T
     """
     options = Options() if options is None else options
     trace = Trace(signature.name, face, parent, options.views == "exact")
-    captures, names = _outside_of(trace, parent)
-    args, kwargs = _arguments(trace, names, signature, tracked, options)
-    run = names.call(fn, signature.name) if options.substitute else fn
+    captures, names = _outside_of(trace, parent, options.substitute)
+    args, kwargs = _arguments(trace, names, signature, tracked)
+    run = names.call(fn, signature.name)
     try:
         with _recording(trace, grad):
             result = _run(run, args, kwargs, signature.name)
@@ -96,15 +104,25 @@ def trace_call(fn: Callable[..., Any], signature: CallSignature, *, face: type[T
         trace.open = False
         if parent is None:
             names.close()
-    return Traced(signature, graph, inputs, tuple(outputs), tree, outside,
-                  tuple(trace.captures.values()), _defined(fn))
+    return Traced(
+        signature,
+        graph,
+        inputs,
+        tuple(outputs),
+        tree,
+        outside,
+        tuple(trace.captures.values()),
+        _defined(fn),
+    )
 
 
-def _outside_of(trace: Trace, parent: Trace | None) -> tuple[Captures, Substitution]:
+def _outside_of(
+    trace: Trace, parent: Trace | None, substitute: bool
+) -> tuple[Captures, Substitution]:
     """The record of captures: that of the outermost trace."""
     if parent is None:
         captures = Captures(trace)
-        trace.names = Substitution(captures)
+        trace.names = Substitution(captures, is_open=substitute)
         trace.lookup_array = captures.lookup
     else:
         trace.names = parent.names
@@ -113,18 +131,17 @@ def _outside_of(trace: Trace, parent: Trace | None) -> tuple[Captures, Substitut
     return captures, trace.names
 
 
-def _arguments(trace: Trace, names: Substitution, signature: CallSignature,
-               tracked: Collection[int], options: Options) -> tuple[Any, Any]:
+def _arguments(
+    trace: Trace, names: Substitution, signature: CallSignature, tracked: Collection[int]
+) -> tuple[Any, Any]:
     values = []
     for k, leaf in enumerate(signature.leaves):
         if leaf.is_traced:
             values.append(_argument(trace, leaf, k in tracked))
-        elif options.substitute:
-            values.append(names.read(Argument(k, leaf.name), leaf.value))
         else:
-            values.append(leaf.value)
+            values.append(names.read(Argument(k, leaf.name), leaf.value))
     args, kwargs = signature.rebuild(values)
-    if options.substitute:
+    if names.is_open:
         _shadow_containers(names, (args, kwargs))
     return args, kwargs
 
@@ -146,9 +163,15 @@ def _shadow_containers(names: Substitution, tree: Any) -> None:
 def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
     assert leaf.type is not None
     scalar = leaf.kind is not Kind.ARRAY and trace.face.numpy_scalars  # type: ignore[attr-defined]
-    return trace.argument(leaf.type, leaf.name, tracked=tracked, layout=leaf.layout or None,
-                          scalar=scalar, weak=leaf.kind is Kind.WEAK,
-                          readonly=not leaf.writable)
+    return trace.argument(
+        leaf.type,
+        leaf.name,
+        tracked=tracked,
+        layout=leaf.layout or None,
+        scalar=scalar,
+        weak=leaf.kind is Kind.WEAK,
+        readonly=not leaf.writable,
+    )
 
 
 @contextmanager
@@ -167,8 +190,7 @@ def _recording(trace: Trace, grad: bool) -> Iterator[None]:
 # ----------------------------------------------------------------------------------- errors
 
 
-def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-         name: str) -> Any:
+def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     try:
         return run(*args, **kwargs)
     except TracegradError as e:
@@ -181,11 +203,13 @@ def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             f"a traced value reached a real array or number: {e}",
             loc=_users_line(e.__traceback__, -1),
             remedy="Create the array inside the traced function, as in x = np.zeros(n), or pass "
-                   "it as an argument.") from e.__cause__
+            "it as an argument.",
+        ) from e.__cause__
     except RecursionError as e:
         raise TraceRecursionError(
-            f"{name} calls itself without end while it is traced", loc=_users_line(e.__traceback__, 0),
-            remedy="End the recursion by a static value (an int, a shape), not by a traced one."
+            f"{name} calls itself without end while it is traced",
+            loc=_users_line(e.__traceback__, 0),
+            remedy="End the recursion by a static value (an int, a shape), not by a traced one.",
         ) from None
 
 
@@ -226,7 +250,7 @@ def _place(error: TracegradError) -> None:
 
 def _spelling(loc: SourceLoc) -> str:
     """The function as the user called it: the text of the call up to its parenthesis."""
-    text = linecache.getline(loc.file, loc.line)[loc.col:loc.end_col]
+    text = linecache.getline(loc.file, loc.line)[loc.col : loc.end_col]
     head, bracket, _ = text.partition("(")
     return head.strip() if bracket else ""
 
@@ -234,11 +258,12 @@ def _spelling(loc: SourceLoc) -> str:
 # ---------------------------------------------------------------------------------- results
 
 
-def _results(trace: Trace, names: Substitution, result: Any
-             ) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec]:
-    leaves, tree = optree.tree_flatten(result, namespace=NAMESPACE)
-    while any([restore_class(names, x) for x in leaves]):
-        leaves, tree = optree.tree_flatten(result, namespace=NAMESPACE)
+def _results(
+    trace: Trace, names: Substitution, result: Any
+) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec]:
+    leaves, tree = flatten(result)
+    while sum(restore_class(names, x) for x in leaves):  # every one, so not any()
+        leaves, tree = flatten(result)
     operands: list[Operand] = []
     outputs = []
     for x in leaves:
@@ -257,8 +282,9 @@ def _results(trace: Trace, names: Substitution, result: Any
     return operands, outputs, tree  # type: ignore[return-value]
 
 
-def _close(trace: Trace, captures: Captures, operands: Sequence[Operand],
-           parent: Trace | None) -> Outside:
+def _close(
+    trace: Trace, captures: Captures, operands: Sequence[Operand], parent: Trace | None
+) -> Outside:
     """Drop inputs of arrays that were looked at and never used; the outermost trace only."""
     if parent is not None:
         return Outside()
@@ -273,8 +299,9 @@ def _close(trace: Trace, captures: Captures, operands: Sequence[Operand],
     return outside
 
 
-def _inputs(trace: Trace, signature: CallSignature, captures: Captures, outside: Outside
-            ) -> tuple[Input, ...]:
+def _inputs(
+    trace: Trace, signature: CallSignature, captures: Captures, outside: Outside
+) -> tuple[Input, ...]:
     out = [Input(leaf=k) for k, leaf in enumerate(signature.leaves) if leaf.is_traced]
     out += [Input(array=k) for k in range(len(outside.arrays))]
     if trace.parent is not None:
@@ -309,10 +336,14 @@ def recompile_advice(signatures: Sequence[CallSignature], limit: int = 8) -> str
             what, remedy = "dtypes", "Convert it to one dtype before the call"
         else:
             what, remedy = "shapes or layouts", "Pad it to one shape, or pass it in chunks of one"
-        shown = ", ".join(repr(x.leaves[at].value) if not leaf.is_traced
-                          else str(x.leaves[at].type) for x in seen[-3:])
-        return (f"{newest.name} was specialised for {limit} {what} of {leaf.path} "
-                f"({leaf.name}), the last ones {shown}.  {remedy}.")
+        shown = ", ".join(
+            repr(x.leaves[at].value) if not leaf.is_traced else str(x.leaves[at].type)
+            for x in seen[-3:]
+        )
+        return (
+            f"{newest.name} was specialised for {limit} {what} of {leaf.path} "
+            f"({leaf.name}), the last ones {shown}.  {remedy}."
+        )
     return None
 
 
@@ -320,11 +351,14 @@ def _differs_only_at(a: CallSignature, b: CallSignature, at: int) -> bool:
     if len(a.leaves) != len(b.leaves) or a.tree != b.tree:
         return False
     mine, other = _entries(a), _entries(b)
-    if any((x.is_traced, x.kind) != (y.is_traced, y.kind)
-           for x, y in zip(a.leaves, b.leaves, strict=True)):
+    if any(
+        (x.is_traced, x.kind) != (y.is_traced, y.kind)
+        for x, y in zip(a.leaves, b.leaves, strict=True)
+    ):
         return False
     return mine[at] != other[at] and all(
-        x == y for k, (x, y) in enumerate(zip(mine, other, strict=True)) if k != at)
+        x == y for k, (x, y) in enumerate(zip(mine, other, strict=True)) if k != at
+    )
 
 
 def _entries(s: CallSignature) -> tuple[Any, ...]:

@@ -229,6 +229,38 @@ _COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equ
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 
 
+def _fast_power(x: Any, exponent: Any) -> OpDef | None:
+    """What ``x ** exponent`` of arrays means for the few exponents that NumPy and PyTorch single
+    out: they give other bits than `power` (``(-0.0) ** 0.5`` is -0.0) and cost less."""
+    if type(exponent) not in (int, float) or not isinstance(x, Tracer):
+        return None
+    if x.element_type.is_float:
+        ufunc = {1: np.positive, 2: np.square}.get(exponent)
+        if ufunc is None and not x.scalar:
+            ufunc = {-1: np.reciprocal, 0.5: np.sqrt}.get(exponent)
+    else:
+        ufunc = np.square if exponent == 2 and type(exponent) is int else None
+    return None if ufunc is None else ufunc_ops()[ufunc]
+
+
+def _power(self: Any, other: Any, modulo: None = None) -> Any:
+    op = _fast_power(self, other)
+    if op is not None:
+        return operate(op, self)
+    if not is_operand(other) and not isinstance(other, MaskedRead):
+        return NotImplemented
+    return operate(ufunc_ops()[np.power], self, other)
+
+
+def _power_inplace(self: Any, other: Any) -> Any:
+    op = _fast_power(self, other)
+    if self.scalar or not is_operand(other):
+        return _power(self, other)
+    if op is not None:
+        return write_inplace(self, op)
+    return write_inplace(self, ufunc_ops()[np.power], other)
+
+
 def _binary(op: OpDef) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     def forward(self: Any, other: Any) -> Any:
         if not is_operand(other) and not isinstance(other, MaskedRead):
@@ -255,6 +287,8 @@ def _install_operators() -> None:
         setattr(Face, f"__{name}__", forward)
         setattr(Face, f"__r{name}__", reflected)
         setattr(Face, f"__i{name}__", inplace_)
+    Face.__pow__ = _power  # type: ignore[attr-defined]
+    Face.__ipow__ = _power_inplace  # type: ignore[attr-defined]
     for name, ufunc in _COMPARE.items():
         setattr(Face, f"__{name}__", _compare(ops[ufunc], name))
     for name, ufunc in _UNARY.items():

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.signature import array_entry
+from tracegrad.trace.leaves import array_entry
 from tracegrad.types import TensorType
 
 
@@ -169,7 +169,7 @@ def same_value(a: Any, b: Any) -> bool:
     return False
 
 
-def same_keys(a: Any, expected: tuple[type, tuple[Any, ...]]) -> bool:
+def same_keys(a: Any, expected: Any) -> bool:
     """Whether a container has the type, and a dictionary the keys, that were seen."""
     if type(a) is not expected[0]:
         return False
@@ -239,8 +239,11 @@ class Outside:
 
     def __post_init__(self) -> None:
         for guard in self.guards:
-            if isinstance(guard.path, Global) and guard.holds in (operator.is_, same_value) \
-                    and not isinstance(guard.expected, (list, dict, set)):
+            if (
+                isinstance(guard.path, Global)
+                and guard.holds in (operator.is_, same_value)
+                and not isinstance(guard.expected, (list, dict, set))
+            ):
                 self.quick.append([guard.path.namespace, guard.path.name, guard.expected, guard])
             else:
                 self.slow.append(guard)

@@ -24,15 +24,23 @@ _PURE = {"sleep", "strftime", "strptime", "mktime", "asctime", "struct_time", "t
 
 def _entries() -> Iterator[tuple[str, Any, str]]:
     """``(name as called, object, remedy)`` of what is impure, in modules that are imported."""
-    for spelling, remedy in (("numpy.random", _DRAW), ("random", _DRAW), ("secrets", _DRAW),
-                             ("time", _CLOCK)):
+    for spelling, remedy in (
+        ("numpy.random", _DRAW),
+        ("random", _DRAW),
+        ("secrets", _DRAW),
+        ("time", _CLOCK),
+    ):
         module = sys.modules.get(spelling)
         if module is None:
             continue
         for name, value in vars(module).items():
-            if name.startswith("_") or not callable(value) or isinstance(value, ModuleType) \
-                    or (spelling == "time" and name in _PURE) \
-                    or (isinstance(value, type) and value.__module__ == "builtins"):
+            if (
+                name.startswith("_")
+                or not callable(value)
+                or isinstance(value, ModuleType)
+                or (spelling == "time" and name in _PURE)
+                or (isinstance(value, type) and value.__module__ == "builtins")
+            ):
                 continue
             yield f"{spelling.replace('numpy', 'np')}.{name}", value, remedy
     os = sys.modules["os"]
@@ -77,6 +85,7 @@ def impure(value: Any) -> Any:
 def _refusing(name: str, remedy: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise_impure(f"{name}()", remedy)
+
     refuse.__name__ = name
     return refuse
 
@@ -85,7 +94,10 @@ def raise_impure(what: str, remedy: str = _DRAW) -> NoReturn:
     """Refuse `what` at the user's line."""
     raise ImpureCallError(
         f"{what} gives another result at each call, and a traced function must depend on its "
-        "arguments alone", loc=source.here(), remedy=remedy)
+        "arguments alone",
+        loc=source.here(),
+        remedy=remedy,
+    )
 
 
 class RandomSource:

@@ -8,6 +8,7 @@ axes where the arrays stood, or first when a slice, ``...`` or ``None`` separate
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from tracegrad.errors import DataDependentShapeError, IndexingError
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.storage import Index, Item, NewAxis, Permute, Pick, Span
 from tracegrad.ops.index import WrapAttrs, bounds_message, gather, wrap_index
+from tracegrad.trace import layout
 from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, is_known, shape_of
 from tracegrad.trace.tracer import Trace, Tracer
 
@@ -262,12 +264,21 @@ def get(trace: Trace, x: Tracer, key: Any) -> Any:
         return _basic(trace, x, parsed)
     part, index = gathered_axes(trace, x, parsed)
     rank = len(shape_of(index[0]))
-    out = trace.apply(gather, (part, *index),
+    out = trace.apply(gather, (part, *index), layout=_gathered_strides(part, index),
                       scalar=_numpy(trace) and rank == 0 and len(part.shape) == len(index))
     back = result_order(parsed, rank, len(part.shape) - len(index))
     if back == tuple(range(len(back))):
         return out
     return trace.read(out, Permute(back), layout=tuple(out.layout.stride[k] for k in back))
+
+
+def _gathered_strides(part: Tracer, index: list[Tracer | Literal]) -> tuple[int, ...] | None:
+    """NumPy lays out what an index array selects in the order of the array it is taken from."""
+    lead, rest = shape_of(index[0]), part.shape[len(index):]
+    inner = layout.elementwise(rest, [(rest, part.layout.stride[len(index):])])  # type: ignore[list-item]
+    if inner is None:
+        return None
+    return (*(s * max(math.prod(rest), 1) for s in layout.dense(lead)), *inner)
 
 
 def _basic(trace: Trace, x: Tracer, parsed: Parsed) -> Tracer:

@@ -99,6 +99,12 @@ class MaskedRead:
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         self.refuse()
 
+    def __matmul__(self, other: Any) -> NoReturn:
+        self.refuse()
+
+    def __rmatmul__(self, other: Any) -> NoReturn:
+        self.refuse()
+
     def __len__(self) -> NoReturn:
         self.refuse()
 

@@ -12,7 +12,7 @@ from typing import Any
 from tracegrad import source
 from tracegrad.errors import AxisError, ShapeError, ValueArgumentError, ViewMutationError
 from tracegrad.graph.storage import (
-    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step,
+    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, View,
 )
 from tracegrad.ops.shape import concat, concat_attrs
 from tracegrad.trace import layout
@@ -24,9 +24,9 @@ from tracegrad.trace.tracer import Trace, Tracer
 
 def view(trace: Trace, x: Tracer, *steps: Step, origin: str = "view", readonly: bool = False
          ) -> Tracer:
-    """A view by `steps`, or a copy when `x` is a scalar."""
+    """A view by `steps`, or a copy when `x` is a scalar (a scalar again if it has no axes)."""
     if x.scalar:
-        return trace.read(x, *steps)
+        return trace.read(x, *steps, scalar=View(steps).shape(x.shape) == ())
     return trace.view(x, *steps, origin=origin, readonly=readonly)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,7 +21,6 @@ from tracegrad import source
 from tracegrad.errors import CaptureError
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.guards import (
-    ABSENT,
     Attribute,
     Cell,
     Constant,
@@ -33,9 +31,10 @@ from tracegrad.trace.guards import (
     same_value,
 )
 from tracegrad.trace.impure import impure
-from tracegrad.trace.signature import NAMESPACE, registration
-from tracegrad.trace.substitute_code import is_callee, is_user_path, outside_write
+from tracegrad.trace.leaves import NAMESPACE, registration
+from tracegrad.trace.substitute_code import is_user_path, outside_write
 from tracegrad.trace.substitute_containers import GuardedDict, GuardedList
+from tracegrad.trace.substitute_globals import Namespace
 from tracegrad.trace.substitute_objects import (
     ModuleProxy,
     is_proxied,
@@ -51,71 +50,28 @@ from tracegrad.trace.substitute_table import (
 )
 from tracegrad.trace.tracer import Tracer
 
-_VALUES = (int, float, complex, str, bytes, type(None), np.generic, np.dtype, range, slice,
-           type(...), type(NotImplemented))
-
-
-class Namespace(dict):  # type: ignore[type-arg]
-    """The globals of rebuilt functions of one module.
-
-    Every instruction that loads a global from a dict subclass goes through ``__getitem__``;
-    class bodies read the storage itself, which therefore holds a copy.
-    """
-
-    __slots__ = ("base", "sub", "cache")
-
-    def __init__(self, sub: Substitution, base: dict[str, Any]) -> None:
-        super().__init__(base)
-        self.base = base
-        self.sub = sub
-        self.cache: dict[str, tuple[Any, Any]] = {}
-        super().__setitem__("__builtins__", sub.builtins)
-
-    def __getitem__(self, name: str) -> Any:
-        raw = self.base.get(name, ABSENT)
-        found = self.cache.get(name)
-        if found is None or found[0] is not raw:
-            found = (raw, self._find(name, raw))
-            self.cache[name] = found
-        value = found[1]
-        if type(value) is Callee:
-            frame = sys._getframe(1)
-            if is_callee(frame.f_code, frame.f_lasti):
-                return value.substitute
-            return value.real
-        return value
-
-    def _find(self, name: str, raw: Any) -> Any:
-        if not self.sub.is_open:
-            return self.base[name] if raw is not ABSENT else vars(builtins)[name]
-        path = Global(self.base, name, self._prefix())
-        if raw is ABSENT:
-            value = vars(builtins)[name]  # a KeyError becomes the NameError of plain Python
-            self.sub.captures.guard(path, ABSENT)
-            return self.sub.builtin(value)
-        return self.sub.read(path, raw, named=True)
-
-    def _prefix(self) -> str:
-        return "" if self.base is self.sub.home else str(self.base.get("__name__", ""))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self.base else default
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        raise CaptureError(f"globals()[{name!r}] is assigned in traced code",
-                           kind="outside_write", loc=source.here(),
-                           remedy="Return the value from the function.")
-
-    def __delitem__(self, name: str) -> None:
-        self[name] = None
+_VALUES = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    np.generic,
+    np.dtype,
+    range,
+    slice,
+    type(...),
+    type(NotImplemented),
+)
 
 
 class Substitution:
     """What names mean in one outermost trace, and in the traces nested in it."""
 
-    def __init__(self, captures: Captures) -> None:
+    def __init__(self, captures: Captures, *, is_open: bool = True) -> None:
         self.captures = captures
-        self.is_open = True
+        self.is_open = is_open  # when closed, names mean what they say
         self.home: dict[str, Any] | None = None
         self.root: Any = None  # the traced function itself, which is rebuilt wherever it lives
         self.builtins = dict(vars(builtins), __import__=self._import)
@@ -140,8 +96,11 @@ class Substitution:
         if isinstance(raw, _VALUES):
             return self.captures.value(path, raw)
         kind = type(raw)
-        if kind in (list, dict) or kind is tuple or (isinstance(raw, tuple)
-                                                     and hasattr(kind, "_make")):
+        if (
+            kind in (list, dict)
+            or kind is tuple
+            or (isinstance(raw, tuple) and hasattr(kind, "_make"))
+        ):
             return self._container(path, raw)
         if isinstance(raw, (set, frozenset)):
             self.captures.guard(path, frozenset(raw), _same_set)
@@ -173,6 +132,8 @@ class Substitution:
 
     def call(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """`function`, which the caller holds, as traced code would see it."""
+        if not self.is_open:
+            return function
         path = Constant(function, name or getattr(function, "__name__", "function"))
         value = self.substitute(path, function)
         return value.substitute if type(value) is Callee else value  # type: ignore[no-any-return]
@@ -194,12 +155,16 @@ class Substitution:
         known = registration(raw)
         if known is not None:
             optree.register_pytree_node(
-                shadow, known.flatten_func, known.unflatten_func, namespace=NAMESPACE,
-                path_entry_type=known.path_entry_type)
+                shadow,
+                known.flatten_func,
+                known.unflatten_func,
+                namespace=NAMESPACE,
+                path_entry_type=known.path_entry_type,
+            )
             self._registered.append(shadow)
 
     def close(self) -> None:
-        """End of the trace: names mean again what they say."""
+        """End of the trace."""
         self.is_open = False
         while self._registered:
             optree.unregister_pytree_node(self._registered.pop(), namespace=NAMESPACE)
@@ -232,15 +197,16 @@ class Substitution:
         if found is not None:
             return found[1]
         if _is_plain(raw):
-            self.captures.guard(path, raw.copy() if isinstance(raw, (list, dict)) else raw,
-                                same_value)
+            self.captures.guard(
+                path, raw.copy() if isinstance(raw, (list, dict)) else raw, same_value
+            )
             self._remember(raw, raw)
             return raw
         keys = tuple(raw) if isinstance(raw, dict) else tuple(range(len(raw)))
         self.captures.guard(path, (type(raw), keys), same_keys)
         if isinstance(raw, tuple):
             items = [self.read(Item(path, k), raw[k]) for k in keys]
-            value: Any = tuple(items) if type(raw) is tuple else type(raw)._make(items)
+            value: Any = tuple(items) if type(raw) is tuple else type(raw)._make(items)  # type: ignore[attr-defined]
             self._remember(raw, value)
             return value
         value = GuardedDict(raw, self) if isinstance(raw, dict) else GuardedList(raw, self)
@@ -262,8 +228,11 @@ class Substitution:
     def _wrapper(self, raw: FunctionType) -> Any:
         """A decorated function whose wrapper is installed: only what it closes over changes."""
         inner = raw.__dict__["__wrapped__"]
-        if raw.__closure__ is None or not isinstance(inner, FunctionType) \
-                or not is_user_path(inner.__code__.co_filename):
+        if (
+            raw.__closure__ is None
+            or not isinstance(inner, FunctionType)
+            or not is_user_path(inner.__code__.co_filename)
+        ):
             return wrap_installed(raw)
         cells = tuple(map(_new_cell, raw.__code__.co_freevars, raw.__closure__))
         new = FunctionType(raw.__code__, raw.__globals__, raw.__name__, raw.__defaults__, cells)
@@ -274,8 +243,9 @@ class Substitution:
         return new
 
     def _fill(self, raw: FunctionType, cells: tuple[CellType, ...]) -> None:
-        for name, old, new in zip(raw.__code__.co_freevars, raw.__closure__ or (), cells,
-                                  strict=True):
+        for name, old, new in zip(
+            raw.__code__.co_freevars, raw.__closure__ or (), cells, strict=True
+        ):
             if new is not old:
                 new.cell_contents = self.read(Cell(old, name), old.cell_contents)
 
@@ -290,17 +260,23 @@ class Substitution:
             self._fill(raw, cells)
         if raw.__defaults__:
             where = Attribute(path, "__defaults__")
-            new.__defaults__ = tuple(self.read(Item(where, k), x)
-                                     for k, x in enumerate(raw.__defaults__))
+            new.__defaults__ = tuple(
+                self.read(Item(where, k), x) for k, x in enumerate(raw.__defaults__)
+            )
         if raw.__kwdefaults__:
             where = Attribute(path, "__kwdefaults__")
-            new.__kwdefaults__ = {k: self.read(Item(where, k), x)
-                                  for k, x in raw.__kwdefaults__.items()}
+            new.__kwdefaults__ = {
+                k: self.read(Item(where, k), x) for k, x in raw.__kwdefaults__.items()
+            }
         new.__qualname__, new.__doc__, new.__module__ = (
-            raw.__qualname__, raw.__doc__, raw.__module__)
+            raw.__qualname__,
+            raw.__doc__,
+            raw.__module__,
+        )
         for name, value in raw.__dict__.items():
-            new.__dict__[name] = (value if name == "__wrapped__"
-                                  else self.read(Attribute(path, name), value))
+            new.__dict__[name] = (
+                value if name == "__wrapped__" else self.read(Attribute(path, name), value)
+            )
         return new
 
     def namespace(self, base: dict[str, Any]) -> Namespace:
@@ -323,15 +299,17 @@ class Substitution:
 
     def _partial(self, path: Path, raw: functools.partial[Any]) -> Any:
         args = [self.read(Item(Attribute(path, "args"), k), x) for k, x in enumerate(raw.args)]
-        keywords = {k: self.read(Item(Attribute(path, "keywords"), k), x)
-                    for k, x in raw.keywords.items()}
+        keywords = {
+            k: self.read(Item(Attribute(path, "keywords"), k), x) for k, x in raw.keywords.items()
+        }
         function = self.read(Attribute(path, "func"), raw.func)
         if type(function) is Callee:
             function = function.substitute
         return functools.partial(function, *args, **keywords)
 
-    def _import(self, name: str, globals: Any = None, locals: Any = None,
-                fromlist: Any = (), level: int = 0) -> Any:
+    def _import(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
         base = globals.base if type(globals) is Namespace else globals
         module = builtins.__import__(name, base, locals, fromlist or (), level)
         if not self.is_open:
@@ -369,8 +347,11 @@ def _refusing(raw: FunctionType, what: str, loc: source.SourceLoc) -> Callable[.
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise CaptureError(
             f"{raw.__name__} assigns the {what}, which a traced function cannot do",
-            kind="outside_write", loc=loc,
-            remedy="Return the value instead, or keep it in an array that is written in place.")
+            kind="outside_write",
+            loc=loc,
+            remedy="Return the value instead, or keep it in an array that is written in place.",
+        )
+
     del refuse.__wrapped__
     return refuse
 

@@ -35,20 +35,45 @@ def is_traced(x: Any) -> bool:
 def as_float(x: Any) -> Any:
     """``float(x)``: a weak scalar for a traced value of one element."""
     if not is_traced(x):
-        return float(x.concrete) if isinstance(x, Tracer) else float(x)
+        known: Any = x.concrete if isinstance(x, Tracer) else x
+        return float(known)
     return python_float(x)
 
 
 # ------------------------------------------------------------------------------------- math
 
 _UFUNCS: dict[str, np.ufunc] = {
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp": np.exp,
-    "exp2": np.exp2, "expm1": np.expm1, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sqrt": np.sqrt, "cbrt": np.cbrt, "pow": np.power, "fabs": np.absolute, "fmod": np.fmod,
-    "copysign": np.copysign, "degrees": np.rad2deg, "radians": np.deg2rad,
-    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "pow": np.power,
+    "fabs": np.absolute,
+    "fmod": np.fmod,
+    "copysign": np.copysign,
+    "degrees": np.rad2deg,
+    "radians": np.deg2rad,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+}
 _NAMED = ("erf", "erfc", "gamma", "lgamma")
 _TO_INT = ("floor", "ceil", "trunc")
 
@@ -61,13 +86,14 @@ def math_functions() -> list[tuple[Any, Any]]:
         if name.startswith("_") or not callable(value):
             continue
         op = ops.get(_UFUNCS.get(name)) or (
-            REGISTRY[name] if name in _NAMED and name in REGISTRY else None)
+            REGISTRY[name] if name in _NAMED and name in REGISTRY else None
+        )
         out.append((value, _math_function(name, value, op)))
     return out
 
 
 def _math_function(name: str, real: Callable[..., Any], op: OpDef | None) -> Callable[..., Any]:
-    own = {"log": _log, "hypot": _hypot, "prod": _prod}.get(name)
+    own: Any = {"log": _log, "hypot": _hypot, "prod": _prod}.get(name)
 
     @functools.wraps(real)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -80,9 +106,15 @@ def _math_function(name: str, real: Callable[..., Any], op: OpDef | None) -> Cal
         if name in _TO_INT:
             raise ConcretizationError(
                 f"math.{name} of a traced value is a Python int, which is not known yet",
-                loc=source.here(), remedy=f"Use np.{name}(x), which stays traced.")
-        raise UnsupportedError(f"math.{name} of a traced value is not supported",
-                               loc=source.here(), remedy="Write it with NumPy functions.")
+                loc=source.here(),
+                remedy=f"Use np.{name}(x), which stays traced.",
+            )
+        raise UnsupportedError(
+            f"math.{name} of a traced value is not supported",
+            loc=source.here(),
+            remedy="Write it with NumPy functions.",
+        )
+
     return call
 
 
@@ -99,8 +131,8 @@ def _log(x: Any, base: Any = None) -> Any:
     log = ufunc_ops()[np.log]
     if base is None:
         return _scalar_op(log, x)
-    below = _scalar_op(log, base) if is_traced(base) else math.log(as_float(base))
-    above = _scalar_op(log, x) if is_traced(x) else math.log(as_float(x))
+    below: Any = _scalar_op(log, base) if is_traced(base) else math.log(as_float(base))
+    above: Any = _scalar_op(log, x) if is_traced(x) else math.log(as_float(x))
     return above / below
 
 
@@ -118,15 +150,20 @@ def _prod(items: Any, *, start: Any = 1) -> Any:
 # --------------------------------------------------------------------------------- builtins
 
 
-def _extreme(name: str, real: Callable[..., Any], better: Callable[[Any, Any], Any]
-             ) -> Callable[..., Any]:
+def _extreme(
+    name: str, real: Callable[..., Any], better: Callable[[Any, Any], Any]
+) -> Callable[..., Any]:
     @functools.wraps(real)
     def call(*args: Any, **kwargs: Any) -> Any:
         items = list(args[0]) if len(args) == 1 else list(args)
-        if "key" in kwargs or not any(map(is_traced, items)) \
-                or any(isinstance(x, Tracer) and x.shape != () for x in items):
+        if (
+            "key" in kwargs
+            or not any(map(is_traced, items))
+            or any(isinstance(x, Tracer) and x.shape != () for x in items)
+        ):
             return real(items, **kwargs) if len(args) == 1 else real(*items, **kwargs)
         return functools.reduce(lambda a, b: _choose(better(b, a), b, a), items)
+
     return call
 
 

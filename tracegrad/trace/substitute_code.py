@@ -11,9 +11,10 @@ from types import CodeType
 
 from tracegrad.source import SourceLoc, is_user_file
 
-_STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
-                 for name in ("stdlib", "platstdlib")}
-                | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_STDLIB = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
+    | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}
+)
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 # Programs that ship with the package are user code of it.
 _PROGRAMS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "demo")
@@ -44,7 +45,8 @@ def outside_write(code: CodeType) -> tuple[str, SourceLoc] | None:
 def _outside_write(code: CodeType, cells: frozenset[str]) -> tuple[str, SourceLoc] | None:
     for ins in dis.get_instructions(code):
         if ins.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
-                ins.opname in ("STORE_DEREF", "DELETE_DEREF") and ins.argval in cells):
+            ins.opname in ("STORE_DEREF", "DELETE_DEREF") and ins.argval in cells
+        ):
             at = ins.positions
             line = (at.lineno if at is not None else None) or code.co_firstlineno
             col = (at.col_offset if at is not None else None) or 0
@@ -75,11 +77,14 @@ def is_callee(code: CodeType, offset: int) -> bool:
     first = instructions[at]
     if first.opname == "LOAD_METHOD":
         return True
-    if first.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and (first.arg or 0) & 1 \
-            and (first.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)):
+    if (
+        first.opname in ("LOAD_GLOBAL", "LOAD_ATTR")
+        and (first.arg or 0) & 1
+        and (first.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12))
+    ):
         return True
     above = 0
-    for ins in instructions[at + 1:]:
+    for ins in instructions[at + 1 :]:
         name, arg = ins.opname, ins.arg or 0
         if name in ("PRECALL", "CALL") and above in (arg, arg + _NULL_ABOVE):
             return True

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import optree
-
 from tracegrad import source
 from tracegrad.errors import CaptureError
+from tracegrad.trace.leaves import tree_leaves
 from tracegrad.trace.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -54,11 +53,13 @@ def _both(base: type, name: str) -> Any:
     plain = getattr(base, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if name in _STORES and any(isinstance(x, Tracer) for x in optree.tree_leaves(args)):
+        if name in _STORES and any(isinstance(x, Tracer) for x in tree_leaves(args)):
             raise CaptureError(
                 f"a traced value is stored in a {base.__name__} outside the function",
-                kind="outside_write", loc=source.here(),
-                remedy="Return it, or write into the array that is there: x[...] = value.")
+                kind="outside_write",
+                loc=source.here(),
+                remedy="Return it, or write into the array that is there: x[...] = value.",
+            )
         original = self._sub.original
         raw_args = [original(x) for x in args]
         plain(self._raw, *raw_args, **{k: original(v) for k, v in kwargs.items()})
@@ -69,9 +70,28 @@ def _both(base: type, name: str) -> Any:
     return method
 
 
-for _name in ("append", "extend", "insert", "pop", "remove", "clear", "reverse", "__setitem__",
-              "__delitem__", "__iadd__", "__imul__"):
+for _name in (
+    "append",
+    "extend",
+    "insert",
+    "pop",
+    "remove",
+    "clear",
+    "reverse",
+    "__setitem__",
+    "__delitem__",
+    "__iadd__",
+    "__imul__",
+):
     setattr(GuardedList, _name, _both(list, _name))
-for _name in ("pop", "popitem", "clear", "update", "setdefault", "__setitem__", "__delitem__",
-              "__ior__"):
+for _name in (
+    "pop",
+    "popitem",
+    "clear",
+    "update",
+    "setdefault",
+    "__setitem__",
+    "__delitem__",
+    "__ior__",
+):
     setattr(GuardedDict, _name, _both(dict, _name))

@@ -6,15 +6,24 @@ import enum
 import functools
 import sys
 from abc import ABCMeta
-from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optree
 
 from tracegrad import source
 from tracegrad.errors import CaptureError
-from tracegrad.trace.guards import ABSENT, Attribute, Constant, Path
+from tracegrad.trace.guards import ABSENT, Attribute, Global, Path
+from tracegrad.trace.leaves import tree_leaves
 from tracegrad.trace.substitute_code import is_callee, is_user_path
 from tracegrad.trace.substitute_table import Callee
 from tracegrad.trace.tracer import Tracer
@@ -77,7 +86,10 @@ class ModuleProxy:
             return
         raise CaptureError(
             f"{_get(self, '_raw').__name__}.{name} is assigned in traced code",
-            kind="outside_write", loc=source.here(), remedy="Return the value instead.")
+            kind="outside_write",
+            loc=source.here(),
+            remedy="Return the value instead.",
+        )
 
     def __dir__(self) -> list[str]:
         return dir(_get(self, "_raw"))
@@ -116,11 +128,13 @@ class ObjectProxy:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raw, sub = _get(self, "_raw"), _get(self, "_sub")
-        if any(isinstance(x, Tracer) for x in optree.tree_leaves(value)):
+        if any(isinstance(x, Tracer) for x in tree_leaves(value)):
             raise CaptureError(
                 f"a traced value is stored in {_get(self, '_path')}.{name}, outside the function",
-                kind="outside_write", loc=source.here(),
-                remedy=f"Return it, or write into the array that is there: {name}[...] = value.")
+                kind="outside_write",
+                loc=source.here(),
+                remedy=f"Return it, or write into the array that is there: {name}[...] = value.",
+            )
         found = _class_attribute(type(raw), name)
         if isinstance(found, property) and found.fset is not None:
             sub.call(found.fset)(self, value)
@@ -150,60 +164,121 @@ class ObjectProxy:
 
 
 _OPERATORS = tuple(
-    f"__{p}{n}__" for n in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-                            "and", "or", "xor", "lshift", "rshift") for p in ("", "r", "i"))
-_SPECIAL = frozenset((
-    "__call__", "__len__", "__iter__", "__next__", "__getitem__", "__setitem__", "__delitem__",
-    "__contains__", "__bool__", "__enter__", "__exit__", "__neg__", "__pos__", "__abs__",
-    "__invert__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__", "__index__", "__float__",
-    "__int__", "__reversed__", "__round__", "__str__", "__format__", *_OPERATORS))
+    f"__{p}{n}__"
+    for n in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+    )
+    for p in ("", "r", "i")
+)
+_SPECIAL = frozenset(
+    (
+        "__call__",
+        "__len__",
+        "__iter__",
+        "__next__",
+        "__getitem__",
+        "__setitem__",
+        "__delitem__",
+        "__contains__",
+        "__bool__",
+        "__enter__",
+        "__exit__",
+        "__neg__",
+        "__pos__",
+        "__abs__",
+        "__invert__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__ne__",
+        "__index__",
+        "__float__",
+        "__int__",
+        "__reversed__",
+        "__round__",
+        "__str__",
+        "__format__",
+        *_OPERATORS,
+    )
+)
 
 
 @functools.lru_cache(maxsize=512)
-def _proxy_type(kind: type) -> type[ObjectProxy]:
+def _proxy_type(kind: Any) -> type[ObjectProxy]:
     """A proxy class with the special methods that `kind` has (Python looks them up on types)."""
     names = {n for base in kind.__mro__ if base is not object for n in vars(base)} & _SPECIAL
-    return type(kind.__name__, (ObjectProxy,),
-                {"__slots__": (), **{n: _special(n) for n in sorted(names)}})
+    return type(
+        kind.__name__, (ObjectProxy,), {"__slots__": (), **{n: _special(n) for n in sorted(names)}}
+    )
 
 
 def _special(name: str) -> Any:
     def method(self: ObjectProxy, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, name)(*args, **kwargs)
+
     method.__name__ = name
     return method
 
 
 def _class_attribute(kind: type, name: str) -> Any:
-    for base in kind.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return ABSENT
+    owner = _owner(kind, name)
+    return ABSENT if owner is None else owner.__dict__[name]
+
+
+def _owner(kind: type, name: str) -> type | None:
+    return next((base for base in kind.__mro__ if name in base.__dict__), None)
+
+
+def _in_class(owner: type, name: str) -> Global:
+    """The path of a class attribute as it stands in the class, before it is bound."""
+    return Global(owner.__dict__, name, owner.__name__)  # type: ignore[arg-type]
 
 
 def _attribute(proxy: ObjectProxy, sub: Substitution, raw: Any, name: str) -> Any:
     kind = type(raw)
-    found = _class_attribute(kind, name)
-    own = getattr(raw, "__dict__", {})
+    owner = _owner(kind, name)
+    found = ABSENT if owner is None else owner.__dict__[name]
     path = Attribute(_get(proxy, "_path"), name)
-    if isinstance(found, property) and found.fget is not None:
-        return sub.call(found.fget, name)(proxy)
-    if name in own or found is ABSENT:
+    is_data = isinstance(found, property) or hasattr(type(found), "__set__")
+    if (
+        owner is None
+        or not hasattr(type(found), "__get__")
+        or isinstance(found, (MemberDescriptorType, GetSetDescriptorType))
+        or (not is_data and name in getattr(raw, "__dict__", ()))
+    ):
         return sub.read(path, getattr(raw, name))
-    where = Attribute(Constant(kind, kind.__name__), name)
+    if isinstance(found, (MethodDescriptorType, WrapperDescriptorType)):
+        return getattr(raw, name)
+    sub.captures.guard(_in_class(owner, name), found)
     if isinstance(found, FunctionType):
-        return MethodType(sub.read(where, found), proxy)
+        return MethodType(sub.call(found), proxy)
+    if isinstance(found, property):
+        return sub.call(found.fget)(proxy) if found.fget is not None else getattr(raw, name)
     if isinstance(found, staticmethod):
-        return sub.read(where, found.__func__)
+        return sub.call(found.__func__)
     if isinstance(found, classmethod):
         return MethodType(sub.call(found.__func__), sub.call(kind))
     if isinstance(found, functools.cached_property):
         return sub.call(found.func)(proxy)
-    value = getattr(raw, name)
-    if isinstance(value, MethodType):
-        return MethodType(sub.call(value.__func__), proxy if value.__self__ is raw
-                          else value.__self__)
-    return sub.read(path, value)
+    value = found.__get__(proxy, kind)  # type: ignore[union-attr]
+    return (
+        MethodType(sub.call(value.__func__), value.__self__)
+        if isinstance(value, MethodType)
+        else value
+    )
 
 
 def is_proxied(raw: Any) -> bool:
@@ -223,8 +298,11 @@ def object_proxy(sub: Substitution, path: Path, raw: Any) -> ObjectProxy:
 
 def unwrap_proxy(value: Any) -> Any:
     """The object behind a proxy; other values unchanged."""
-    if isinstance(value, (ObjectProxy, ModuleProxy)) or type(value) is ModuleProxy \
-            or issubclass(type(value), ObjectProxy):
+    if (
+        isinstance(value, (ObjectProxy, ModuleProxy))
+        or type(value) is ModuleProxy
+        or issubclass(type(value), ObjectProxy)
+    ):
         return _get(value, "_raw")
     return value
 
@@ -239,39 +317,55 @@ def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
     making has effects (other metaclasses, ``__init_subclass__``) stay as they are, and so do
     named tuples.
     """
-    if not is_user_class(raw) or type(raw) not in (type, ABCMeta) \
-            or issubclass(raw, (BaseException, enum.Enum, tuple)) \
-            or "__init_subclass__" in {n for b in raw.__mro__[:-1] for n in vars(b)}:
+    if (
+        not is_user_class(raw)
+        or type(raw) not in (type, ABCMeta)
+        or issubclass(raw, (BaseException, enum.Enum, tuple))
+        or "__init_subclass__" in {n for b in raw.__mro__[:-1] for n in vars(b)}
+    ):
         return raw
     bases = (type(raw),)
-    meta = type(bases[0].__name__, bases, {
-        "__instancecheck__": lambda cls, x: isinstance(x, raw),
-        "__subclasscheck__": lambda cls, x: issubclass(x, raw)})
-    shadow = meta(raw.__name__, (raw,), {
-        "__slots__": (), "__module__": raw.__module__, "__qualname__": raw.__qualname__,
-        "__doc__": raw.__doc__})
+    meta = type(
+        bases[0].__name__,
+        bases,
+        {
+            "__instancecheck__": lambda cls, x: isinstance(x, raw),
+            "__subclasscheck__": lambda cls, x: issubclass(x, raw),
+        },
+    )
+    shadow = meta(
+        raw.__name__,
+        (raw,),
+        {
+            "__slots__": (),
+            "__module__": raw.__module__,
+            "__qualname__": raw.__qualname__,
+            "__doc__": raw.__doc__,
+        },
+    )
     sub.remember_class(raw, shadow)
     for base in reversed(raw.__mro__):
-        if not is_user_class(base):
-            continue
-        where = Constant(base, base.__name__)
-        for name, value in list(vars(base).items()):
-            seen = _class_value(sub, where, name, value)
-            if seen is not ABSENT:
-                type.__setattr__(shadow, name, seen)
+        if is_user_class(base):
+            for name, value in list(vars(base).items()):
+                seen = _class_value(sub, base, name, value)
+                if seen is not ABSENT:
+                    type.__setattr__(shadow, name, seen)
     return shadow
 
 
-def _class_value(sub: Substitution, where: Constant, name: str, value: Any) -> Any:
-    path = Attribute(where, name)
+def _class_value(sub: Substitution, owner: type, name: str, value: Any) -> Any:
+    path = _in_class(owner, name)
     if isinstance(value, FunctionType):
         return sub.read(path, value)
-    if isinstance(value, (staticmethod, classmethod)):
+    if isinstance(value, (staticmethod, classmethod, property)):
+        sub.captures.guard(path, value)
+        if isinstance(value, property):
+            fget, fset, fdel = (f and sub.call(f) for f in (value.fget, value.fset, value.fdel))
+            return property(fget, fset, fdel)
         return type(value)(sub.call(value.__func__))
-    if isinstance(value, property):
-        return property(*(f and sub.call(f) for f in (value.fget, value.fset, value.fdel)))
     if name.startswith("__") or not isinstance(
-            value, (int, float, str, bytes, tuple, list, dict, np.ndarray, np.generic)):
+        value, (int, float, str, bytes, tuple, list, dict, np.ndarray, np.generic)
+    ):
         return ABSENT
     return sub.read(path, value)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
-import optree
 
 from tracegrad import source
 from tracegrad.errors import UnsupportedError
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.trace import reduce
 from tracegrad.trace.elementwise import apply_op
+from tracegrad.trace.leaves import tree_leaves
 from tracegrad.trace.promote import as_arg, trace_of
 from tracegrad.trace.tracer import Tracer
 
@@ -27,7 +27,11 @@ def special_functions(concrete: Callable[[Any], Any]) -> Iterator[tuple[Any, Any
 
     `concrete` makes arrays computed from constants alone constants of the trace.
     """
-    own = {"logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax}
+    own: dict[str, Callable[..., Any]] = {
+        "logsumexp": _logsumexp,
+        "softmax": _softmax,
+        "log_softmax": _log_softmax,
+    }
     for name, value in list(vars(sys.modules["scipy.special"]).items()):
         if name.startswith("_") or not callable(value) or isinstance(value, type):
             continue
@@ -38,22 +42,30 @@ def special_functions(concrete: Callable[[Any], Any]) -> Iterator[tuple[Any, Any
         yield value, _function(name, value, on_traced, concrete)
 
 
-def _function(name: str, real: Callable[..., Any], on_traced: Callable[..., Any] | None,
-              concrete: Callable[[Any], Any]) -> Callable[..., Any]:
+def _function(
+    name: str,
+    real: Callable[..., Any],
+    on_traced: Callable[..., Any] | None,
+    concrete: Callable[[Any], Any],
+) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(x, Tracer) for x in optree.tree_leaves((args, kwargs))):
+        if not any(isinstance(x, Tracer) for x in tree_leaves((args, kwargs))):
             return concrete(real(*args, **kwargs))
         if on_traced is None:
             _refuse(name)
         return on_traced(*args, **kwargs)
+
     call.__name__ = name
     call.__doc__ = real.__doc__
     return call
 
 
 def _refuse(name: str, what: str = "of a traced value") -> NoReturn:
-    raise UnsupportedError(f"scipy.special.{name} {what} is not supported", loc=source.here(),
-                           remedy="Write it with NumPy functions.")
+    raise UnsupportedError(
+        f"scipy.special.{name} {what} is not supported",
+        loc=source.here(),
+        remedy="Write it with NumPy functions.",
+    )
 
 
 def _elementwise(op: OpDef, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -64,12 +76,13 @@ def _elementwise(op: OpDef, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _array(x: Any) -> Tracer:
-    out = np.stack(x) if isinstance(x, (list, tuple)) else x
+    out: Any = np.stack(x) if isinstance(x, (list, tuple)) else x
     return trace_of(out).lift(out)
 
 
-def _logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False,
-               return_sign: bool = False) -> Any:
+def _logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Any:
     if b is not None or return_sign:
         _refuse("logsumexp", "with b= or return_sign=")
     x = _array(a)

@@ -32,16 +32,69 @@ class Callee:
 
 
 _CREATION = (
-    "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "geomspace", "eye",
-    "identity", "tri", "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
-    "require", "copy", "isscalar", "zeros_like", "ones_like", "full_like", "empty_like",
-    "asarray_chkfinite", "fromfunction", "indices", "block")
-_SCALARS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-            "float32", "float64")
+    "zeros",
+    "ones",
+    "full",
+    "empty",
+    "arange",
+    "linspace",
+    "logspace",
+    "geomspace",
+    "eye",
+    "identity",
+    "tri",
+    "array",
+    "asarray",
+    "asanyarray",
+    "ascontiguousarray",
+    "asfortranarray",
+    "require",
+    "copy",
+    "isscalar",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "asarray_chkfinite",
+    "fromfunction",
+    "indices",
+    "block",
+)
+_SCALARS = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+)
 # These take sequences of arrays, which NumPy dispatches on.
-_SEQUENCES = {"stack", "concatenate", "concat", "hstack", "vstack", "dstack", "column_stack",
-              "block", "select", "choose", "piecewise", "meshgrid", "ix_", "einsum",
-              "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d", "lexsort"}
+_SEQUENCES = {
+    "stack",
+    "concatenate",
+    "concat",
+    "hstack",
+    "vstack",
+    "dstack",
+    "column_stack",
+    "block",
+    "select",
+    "choose",
+    "piecewise",
+    "meshgrid",
+    "ix_",
+    "einsum",
+    "broadcast_arrays",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "lexsort",
+}
 
 
 def find_substitute(value: Any) -> Any:
@@ -101,16 +154,22 @@ def _isscalar(x: Any) -> bool:
 
 def _scalar_type(kind: type[np.generic], convert: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        if len(args) == 1 and (isinstance(args[0], Tracer) or (
-                type(args[0]) in (list, tuple) and _holds_tracer(args[0]))):
+        if len(args) == 1 and (
+            isinstance(args[0], Tracer)
+            or (type(args[0]) in (list, tuple) and _holds_tracer(args[0]))
+        ):
             return convert(args[0], kind)
         return concrete(kind(*args))
+
     return call
 
 
 def _no_ndarray(*args: Any, **kwargs: Any) -> Any:
-    raise UnsupportedError("np.ndarray(...) is not supported in traced code",
-                           loc=source.here(), remedy="Use np.empty(shape, dtype).")
+    raise UnsupportedError(
+        "np.ndarray(...) is not supported in traced code",
+        loc=source.here(),
+        remedy="Use np.empty(shape, dtype).",
+    )
 
 
 class _Grid:
@@ -151,6 +210,7 @@ def wrap_installed(real: Callable[..., Any]) -> Any:
         if is_numpy:
             args = tuple(known_array(x) if type(x) is np.ndarray else x for x in args)
         return concrete(real(*args, **kwargs))
+
     return Callee(real, call)
 
 
@@ -163,8 +223,7 @@ def _gathered(x: Any) -> Any:
 
 
 def _holds_tracer(x: Any) -> bool:
-    return any(isinstance(y, Tracer) or (type(y) in (list, tuple) and _holds_tracer(y))
-               for y in x)
+    return any(isinstance(y, Tracer) or (type(y) in (list, tuple) and _holds_tracer(y)) for y in x)
 
 
 def known_array(array: np.ndarray) -> Any:
@@ -181,7 +240,10 @@ def known_array(array: np.ndarray) -> Any:
         trace = trace.parent
     raise CaptureError(
         f"an array of shape {array.shape} is used in traced code, and it is not known where it "
-        "comes from", loc=source.here(), remedy="Pass it as an argument.")
+        "comes from",
+        loc=source.here(),
+        remedy="Pass it as an argument.",
+    )
 
 
 def concrete(out: Any) -> Any:
@@ -193,12 +255,20 @@ def concrete(out: Any) -> Any:
         return trace.concrete(out) if out.dtype.kind in "biuf" else out
     if type(out) in (list, tuple) and any(type(x) is np.ndarray for x in out):
         return type(out)(concrete(x) for x in out)
-    if isinstance(out, tuple) and hasattr(type(out), "_make") \
-            and any(type(x) is np.ndarray for x in out):
-        return type(out)._make(concrete(x) for x in out)
+    if (
+        isinstance(out, tuple)
+        and hasattr(type(out), "_make")
+        and any(type(x) is np.ndarray for x in out)
+    ):
+        return type(out)._make(concrete(x) for x in out)  # type: ignore[attr-defined]
     return out
 
 
-__all__ = ["Callee", "concrete", "find_substitute",
-           "is_installed_function",
-           "known_array", "wrap_installed"]
+__all__ = [
+    "Callee",
+    "concrete",
+    "find_substitute",
+    "is_installed_function",
+    "known_array",
+    "wrap_installed",
+]

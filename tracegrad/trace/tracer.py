@@ -198,14 +198,15 @@ class Trace:
         return self.builder.emit(op, xs, attrs, hint=hint)
 
     def apply_region(self, op: OpDef, operands: Sequence[Tracer], attrs: Attrs,
-                     regions: tuple[Graph, ...]) -> tuple[Tracer, ...]:
+                     regions: tuple[Graph, ...], hints: Sequence[str]) -> tuple[Tracer, ...]:
         """Record an op that holds regions; its results are fresh, tracked if an operand is."""
         xs = [self.lift(x) for x in operands]
         for x in xs:
             if x.concrete is None:
                 self._check_use(x)
         tracked = STATE.grad and any(x.alias.requires_grad for x in xs)
-        results = self.builder.emit(op, [self.operand(x) for x in xs], attrs, regions=regions)
+        results = self.builder.emit(op, [self.operand(x) for x in xs], attrs, regions=regions,
+                                    hints=hints)
         return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
 
     def base_of(self, memory: Memory) -> Tracer:

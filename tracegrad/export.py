@@ -1,0 +1,75 @@
+"""`export`: a compiled function as C source and a header, which need no Python to run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracegrad.aot.export import export_program
+from tracegrad.aot.view import Signature
+from tracegrad.compiled import BoundCompiled, CompiledFunction, compile
+from tracegrad.errors import ExportError
+from tracegrad.loops.interpret import run_program
+from tracegrad.loops.program import Place
+from tracegrad.spec import spec
+from tracegrad.specialise import Specialisation
+from tracegrad.trace.signature import Kind
+
+
+def export(f: Callable[..., Any], specs: Sequence[spec | str], path: str | os.PathLike[str], *,
+           name: str | None = None, overwrite: bool = False, version: str = "0.1.0") -> Path:
+    """Write `f` (a function, a compiled one, or a transform) for arguments like `specs` as C99.
+
+    The folder `path` receives ``name.c``, ``name.h``, an example program with test vectors, a
+    Makefile, a README and a manifest.  Arguments that `f` writes are written in the caller's
+    arrays by the C function too.  Needs no compiler.
+
+    Raises:
+        ExportError: arguments or results that are not arrays, captured arrays, a name that C
+            cannot have, a folder that is in use.
+    """
+    if isinstance(f, BoundCompiled) or not callable(f):
+        raise ExportError("export needs a function, not a bound method",
+                          remedy="Export a function that calls the method.")
+    owner = f if isinstance(f, CompiledFunction) else compile(f)
+    chosen = [s if isinstance(s, spec) else spec.parse(s) for s in specs]
+    rng = np.random.default_rng(0)
+    args = tuple(s.example(rng) for s in chosen)
+    call = owner._signature.describe(args, {})
+    call = replace(call, leaves=tuple(
+        replace(leaf, name=s.name) if s.name else leaf
+        for leaf, s in zip(call.leaves, chosen, strict=True)))
+    made = Specialisation(owner.fn, call, replace(owner.options, copy_outputs=True))
+    _check_exportable(made, owner.__name__)
+    program = made.lowering.plan.program
+    inputs = [np.array(x) for x in args]
+    outputs = [np.zeros(_shape(b.shape), b.dtype.np) for b in program.at(Place.OUTPUT)]
+    flat = [x.reshape(-1).copy() for x in inputs]
+    status, _ = run_program(program, flat, [o.reshape(-1) for o in outputs])
+    if status:
+        raise ExportError("the function stops with an error on the sample arguments",
+                          remedy="Integer arguments are sampled in 0..2.")
+    title = owner.__name__ + "(" + ", ".join(f"{leaf.name}: {s}" for leaf, s in
+                                             zip(call.leaves, chosen, strict=True)) + ")"
+    return export_program(program, Signature(title), path, name or owner.__name__, inputs,
+                          outputs, version=version, overwrite=overwrite)
+
+
+def _shape(shape: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(n) for n in shape)
+
+
+def _check_exportable(made: Specialisation, name: str) -> None:
+    outside = made.traced.outside
+    if outside.arrays:
+        raise ExportError(f"{name} reads {outside.arrays[0].path}, an array outside its arguments",
+                          remedy="Pass it as an argument.")
+    for o in made.traced.outputs:
+        if o.index is None and o.value is not None and o.kind is Kind.STATIC:
+            raise ExportError(f"{name} returns {o.value!r}, which is not an array",
+                              remedy="Return arrays and numbers that depend on the arguments.")
