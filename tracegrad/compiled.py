@@ -148,8 +148,8 @@ class CompiledFunction(Generic[P, R]):
                 self._remember(key, specialisation)
                 return found  # type: ignore[no-any-return]
         specialisation = self._specialise(key, args, kwargs)
-        found = specialisation(leaves)
-        assert found is not NotImplemented, "guards hold right after the trace"
+        # No guards here: the trace itself may have changed what they look at (an outer list).
+        found = specialisation.run(leaves, specialisation.traced.outside.fetch(leaves))
         self._remember(key, specialisation)
         return found  # type: ignore[no-any-return]
 

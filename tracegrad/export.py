@@ -21,9 +21,12 @@ from tracegrad.specialise import Specialisation
 from tracegrad.trace.signature import Kind
 
 
-def export(f: Callable[..., Any], specs: Sequence[spec | str], path: str | os.PathLike[str], *,
-           name: str | None = None, overwrite: bool = False, version: str = "0.1.0") -> Path:
+def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
+           path: str | os.PathLike[str], *, name: str | None = None, overwrite: bool = False, version: str = "0.1.0") -> Path:
     """Write `f` (a function, a compiled one, or a transform) for arguments like `specs` as C99.
+
+    In place of a spec an array (or NumPy scalar) may be given: the example then runs on its values,
+    otherwise on random ones.
 
     The folder `path` receives ``name.c``, ``name.h``, an example program with test vectors, a
     Makefile, a README and a manifest.  Arguments that `f` writes are written in the caller's
@@ -37,9 +40,14 @@ def export(f: Callable[..., Any], specs: Sequence[spec | str], path: str | os.Pa
         raise ExportError("export needs a function, not a bound method",
                           remedy="Export a function that calls the method.")
     owner = f if isinstance(f, CompiledFunction) else compile(f)
-    chosen = [s if isinstance(s, spec) else spec.parse(s) for s in specs]
     rng = np.random.default_rng(0)
-    args = tuple(s.example(rng) for s in chosen)
+    chosen, values = [], []
+    for s in specs:
+        is_value = isinstance(s, (np.ndarray, np.generic))
+        made_of = spec(s.shape, s.dtype) if is_value else spec.parse(s) if isinstance(s, str) else s
+        chosen.append(made_of)
+        values.append(s if is_value else made_of.example(rng))
+    args = tuple(values)
     call = owner._signature.describe(args, {})
     call = replace(call, leaves=tuple(
         replace(leaf, name=s.name) if s.name else leaf

@@ -9,7 +9,7 @@ from typing import Any
 from tracegrad.graph.ir import Graph
 from tracegrad.ops.control import TransformAttrs, transform
 from tracegrad.ops.views import copy
-from tracegrad.trace.enter import Traced, trace_call
+from tracegrad.trace.enter import OutLeaf, Traced, trace_call
 from tracegrad.trace.signature import CallSignature, Kind, Signature
 from tracegrad.trace.tracer import Trace, Tracer
 from tracegrad.types import TensorType
@@ -111,9 +111,19 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
             given = region.arguments[k]
             target = given if given is not None else region.operands[k]
             outer.write(target, copy, (final,))
-    shaped = [as_kind(t, leaf.kind) for t, leaf in zip(
-        results[:n], (o for o in region.traced.outputs if o.index is not None), strict=True)]
+    shaped = list(results[:n])
+    for leaf in region.traced.outputs:
+        if leaf.index is not None:
+            as_kind(shaped[leaf.index], leaf.kind)
+    if writes:
+        for p in region.traced.prints:
+            outer.prints.append((p.text, tuple(_shown(shaped, o) for o in p.values),
+                                 {k: _shown(shaped, o) for k, o in p.named}))
     return Applied(tuple(shaped), tuple(results[n:n + m]))
+
+
+def _shown(outputs: Sequence[Tracer], o: OutLeaf) -> Any:
+    return outputs[o.index] if o.index is not None else o.value
 
 
 def _names(region: Region, kind: str, derived: int) -> list[str]:

@@ -48,8 +48,8 @@ _cache: dict[tuple[CodeType, int], SourceLoc] = {}
 
 
 def is_user_file(name: str) -> bool:
-    """True for source outside tracegrad and NumPy."""
-    return not name.startswith((_PACKAGE, _NUMPY))
+    """True for source outside tracegrad, NumPy and the interpreter."""
+    return not name.startswith((_PACKAGE, _NUMPY, "<frozen "))
 
 
 def user_frame() -> FrameType | None:

@@ -53,7 +53,7 @@ class Specialisation:
             return {}
         kinds = {o.index: o.kind for o in self.traced.outputs if o.index is not None}
         return {a.output: a for a in self.report.aliases
-                if kinds[a.output] is Kind.ARRAY and self._is_array(a.input)}
+                if kinds.get(a.output) is Kind.ARRAY and self._is_array(a.input)}
 
     def _is_array(self, k: int) -> bool:
         leaf = self.traced.inputs[k].leaf
@@ -81,7 +81,7 @@ class Specialisation:
         """``f(*leaves)``, which answers NotImplemented for leaves that need `__call__`; None
         when a call always needs more work than checking guards and passing its leaves on."""
         outside = self.traced.outside
-        if outside.arrays or self._late or self.aliases or any(
+        if outside.arrays or self._late or self.aliases or self.traced.prints or any(
                 not leaf.is_traced for leaf in self.call_signature.leaves):
             return None
         fast = self._fast
@@ -134,13 +134,17 @@ class Specialisation:
         """Results that the program computes, with their place among its graph's outputs."""
         kept = [k for k in range(self.report.results) if k not in self.aliases]
         at = {k: n for n, k in enumerate(kept)}
-        return [(o, at[o.index]) for o in self.traced.outputs if o.index in at]
+        printed = [o for p in self.traced.prints
+                   for o in (*p.values, *(o for _, o in p.named))]
+        return [(o, at[o.index]) for o in (*self.traced.outputs, *printed) if o.index in at]
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """The result for these leaves; NotImplemented when a guard asks for a new trace."""
         captured = self.traced.outside.enter(leaves)
-        if captured is None:
-            return NotImplemented
+        return NotImplemented if captured is None else self.run(leaves, captured)
+
+    def run(self, leaves: Sequence[Any], captured: Sequence[np.ndarray]) -> Any:
+        """The result for these leaves and captured arrays."""
         arrays = [leaves[s.leaf] if s.leaf is not None else captured[s.array or 0]
                   for s in self.traced.inputs]
         self._check_apart(arrays)
@@ -159,8 +163,12 @@ class Specialisation:
         for k, alias in self.aliases.items():
             array = arrays[alias.input]
             values[k] = apply_view(alias.view, array) if alias.view else array
-        return self.traced.rebuild([values[o.index] if o.index is not None else o.value
-                                    for o in self.traced.outputs])
+        def found(o: OutLeaf) -> Any:
+            return values[o.index] if o.index is not None else o.value
+
+        for p in self.traced.prints:
+            print(p.text.format(*map(found, p.values), **{k: found(o) for k, o in p.named}))
+        return self.traced.rebuild([found(o) for o in self.traced.outputs])
 
     def _check_apart(self, arrays: Sequence[Any]) -> None:
         """Refuse arguments that share memory when one of them is written."""

@@ -217,13 +217,9 @@ def cotangents(region: nested.Region, cts: Any, has_aux: bool = False) -> list[T
         raise ArgumentError(
             f"the cotangent has {len(leaves)} leaves, the result of "
             f"{region.traced.signature.name} has {wanted}", loc=source.here())
-    out = []
-    for k, o in enumerate(outputs):
-        if o.index is None or not types[o.index].dtype.is_inexact:
-            continue
-        given = leaves[k] if k < wanted else None
-        out.append(_like(given, types[o.index], "cotangent"))
-    return out
+    given = {o.index: leaves[k] for k, o in enumerate(outputs[:wanted])}
+    return [_like(given.get(k), t, "cotangent") for k, t in enumerate(types)
+            if t.dtype.is_inexact]
 
 
 def tangents_of(region: nested.Region, tangents: Any,

@@ -28,8 +28,9 @@ class Traced:
         try:
             self.result = f(*tracers)
             leaves = list(_leaves(self.result))
-            self.leaves = [x if isinstance(x, Tracer) else self.trace.concrete(np.asarray(x))
-                           for x in leaves]
+            self.leaves = [
+                x if isinstance(x, Tracer) else self.trace.concrete(np.asarray(x)) for x in leaves
+            ]
             values = [self.trace.operand(self.trace.lift(x)) for x in self.leaves]
         finally:
             STATE.traces.pop()
@@ -41,12 +42,20 @@ class Traced:
         data = np.asarray(a)
         layout = tuple(s // data.itemsize for s in data.strides)
         return self.trace.argument(
-            TensorType(data.shape, dtypes.of(data.dtype)), f"a{k}", tracked=True, layout=layout,
-            scalar=not isinstance(a, np.ndarray), weak=type(a) is float)
+            TensorType(data.shape, dtypes.of(data.dtype)),
+            f"a{k}",
+            tracked=True,
+            layout=layout,
+            scalar=not isinstance(a, np.ndarray),
+            weak=type(a) is float,
+        )
 
     def run(self, args: tuple[Any, ...]) -> list[np.ndarray]:
-        given = [np.asarray(a) if not isinstance(a, np.ndarray) else a for a in args
-                 if isinstance(a, (np.ndarray, np.generic, float)) and not isinstance(a, bool)]
+        given = [
+            np.asarray(a) if not isinstance(a, np.ndarray) else a
+            for a in args
+            if isinstance(a, (np.ndarray, np.generic, float)) and not isinstance(a, bool)
+        ]
         return evaluate_traced(self.graph, given)
 
 
@@ -84,8 +93,9 @@ def same(got: Any, want: Any, exact: bool = False) -> None:
     if exact or w.dtype.kind != "f":
         np.testing.assert_array_equal(got, w)
     else:
-        np.testing.assert_allclose(got, w, rtol=1e-6 if w.dtype == np.float32 else 1e-12,
-                                   atol=1e-12)
+        np.testing.assert_allclose(
+            got, w, rtol=1e-6 if w.dtype == np.float32 else 1e-12, atol=1e-12
+        )
 
 
 def trace_only(f: Callable[..., Any], *args: Any, face: type = Array) -> Traced:

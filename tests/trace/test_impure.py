@@ -52,6 +52,16 @@ def test_generator_as_argument():
         f.trace(ONES, np.random.default_rng(1))
 
 
+def test_types_of_generators_are_types():
+    def f(x, rng):
+        assert isinstance(rng, np.random.Generator)
+        return x
+
+    assert Compiled(f)(ONES, np.random.default_rng(1))[0] == 1.0
+    with pytest.raises(ImpureCallError, match="np.random.Generator"):
+        Compiled(lambda x: np.random.Generator(x)).trace(ONES)
+
+
 def test_outside_a_trace_nothing_changes():
     def f(x):
         return x

@@ -19,7 +19,7 @@ def keys(draw, arrays: bool):
     """A tuple that NumPy accepts for `SHAPE`."""
     out = []
     lists = 0
-    for n in SHAPE[:draw(st.integers(0, 3))]:
+    for n in SHAPE[: draw(st.integers(0, 3))]:
         kind = draw(st.sampled_from(["int", "slice", "list"] if arrays else ["int", "slice"]))
         if kind == "int":
             out.append(draw(st.integers(-n, n - 1)))
@@ -84,11 +84,18 @@ def test_strides_of_the_result_are_numpys(key):
 
 
 READS = [
-    lambda x, i, m: x[i], lambda x, i, m: x[:, i % 4], lambda x, i, m: x[i, i],
-    lambda x, i, m: x[i[:, None], i[None, :] % 4], lambda x, i, m: x[0, i % 4],
-    lambda x, i, m: x[i, :, 0], lambda x, i, m: x[i, :, i % 2], lambda x, i, m: x[i[0]],
-    lambda x, i, m: x[i[0], 1, i[1] % 2], lambda x, i, m: np.take(x, i, axis=0),
-    lambda x, i, m: x[..., i % 2], lambda x, i, m: x[None, i, 1:],
+    lambda x, i, m: x[i],
+    lambda x, i, m: x[:, i % 4],
+    lambda x, i, m: x[i, i],
+    lambda x, i, m: x[i[:, None], i[None, :] % 4],
+    lambda x, i, m: x[0, i % 4],
+    lambda x, i, m: x[i, :, 0],
+    lambda x, i, m: x[i, :, i % 2],
+    lambda x, i, m: x[i[0]],
+    lambda x, i, m: x[i[0], 1, i[1] % 2],
+    lambda x, i, m: np.take(x, i, axis=0),
+    lambda x, i, m: x[..., i % 2],
+    lambda x, i, m: x[None, i, 1:],
     lambda x, i, m: np.take_along_axis(x, i[None, :, None] % 2 * np.ones((3, 1, 2), int), 1),
 ]
 
@@ -99,12 +106,14 @@ def test_traced_integer_arrays(k):
 
 
 WRITES = [
-    lambda x, i, v: x.__setitem__(i, v), lambda x, i, v: x.__setitem__((i, 0), v[:, 0]),
+    lambda x, i, v: x.__setitem__(i, v),
+    lambda x, i, v: x.__setitem__((i, 0), v[:, 0]),
     lambda x, i, v: x.__setitem__((slice(None), i), v[:, :3]),
     lambda x, i, v: x.__setitem__((i, slice(1, 3)), 1.0),
     lambda x, i, v: x[1:].__setitem__((slice(None), i % 2), v[1:, :3]),
     lambda x, i, v: x.__setitem__((i, i, i % 2), [1.0, 2.0, 3.0]),
-    lambda x, i, v: np.add.at(x, i, v), lambda x, i, v: np.subtract.at(x, (i, 1), 2.0),
+    lambda x, i, v: np.add.at(x, i, v),
+    lambda x, i, v: np.subtract.at(x, (i, 1), 2.0),
     lambda x, i, v: np.add.at(x, (slice(None), i % 2), 1.0),
     lambda x, i, v: np.add.at(x, (0, 0), v[0, 0]),
     lambda x, i, v: x.T.__setitem__(i % 2, 3.0),
@@ -142,7 +151,8 @@ def test_constant_masks():
 
 
 MASKED = [
-    lambda x, y: x.__setitem__(x > 5, 0.0), lambda x, y: x.__setitem__(x[:, 0, 0] > 5, -1.0),
+    lambda x, y: x.__setitem__(x > 5, 0.0),
+    lambda x, y: x.__setitem__(x[:, 0, 0] > 5, -1.0),
     lambda x, y: x.__setitem__(x[..., 0] > 5, np.array([1.0, 2.0])),
     lambda x, y: x.__setitem__((slice(None), x[0, :, 0] > 2), 4.0),
     lambda x, y: x[1:].__setitem__(x[1:] < 12, y[0, 0, 0]),
@@ -179,13 +189,23 @@ def test_masked_reads_may_leave_the_domain_outside_the_mask():
     check(f, A - 3)
 
 
-@pytest.mark.parametrize("use", [
-    lambda x: x[x > 0].sum(), lambda x: np.sum(x[x > 0]), lambda x: x[x > 0] + x[x > 1],
-    lambda x: len(x[x > 0]), lambda x: x[x > 0] + np.ones(3), lambda x: x[x > 0][0],
-    lambda x: np.concatenate([x[x > 0], x]), lambda x: np.nonzero(x), lambda x: np.where(x > 0),
-    lambda x: x[x > 0] @ x, lambda x: x.__setitem__(x > 0, x[x > 1]),
-    lambda x: x.__setitem__(x > 0, np.ones((4, 3, 4, 2))),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x[x > 0].sum(),
+        lambda x: np.sum(x[x > 0]),
+        lambda x: x[x > 0] + x[x > 1],
+        lambda x: len(x[x > 0]),
+        lambda x: x[x > 0] + np.ones(3),
+        lambda x: x[x > 0][0],
+        lambda x: np.concatenate([x[x > 0], x]),
+        lambda x: np.nonzero(x),
+        lambda x: np.where(x > 0),
+        lambda x: x[x > 0] @ x,
+        lambda x: x.__setitem__(x > 0, x[x > 1]),
+        lambda x: x.__setitem__(x > 0, np.ones((4, 3, 4, 2))),
+    ],
+)
 def test_shapes_that_depend_on_values_are_refused(use):
     with pytest.raises(errors.DataDependentShapeError, match="np.where") as e:
         trace_only(use, A)
@@ -202,8 +222,11 @@ ERRORS = [
     (lambda x: x[1.5], "only integers, slices"),
     (lambda x: x[[1.5]], "arrays used as indices must be of integer"),
     (lambda x: x[::0], "slice step cannot be zero"),
-    (lambda x: x[[True, False]], "boolean index did not match indexed array along axis 0; size of "
-                                 "axis is 3 but size of corresponding boolean axis is 2"),
+    (
+        lambda x: x[[True, False]],
+        "boolean index did not match indexed array along axis 0; size of "
+        "axis is 3 but size of corresponding boolean axis is 2",
+    ),
     (lambda x: x[[0, 1], [0, 1, 2]], "indexing arrays could not be broadcast"),
     (lambda x: x.sum(axis=3), "axis 3 is out of bounds for array of dimension 3"),
 ]
@@ -223,8 +246,11 @@ def test_values_of_a_wrong_shape():
     def f(x, i):
         x[i] = np.ones(3)
 
-    with pytest.raises(ValueError, match=r"shape mismatch: value array of shape \(3,\) could not "
-                                         r"be broadcast to indexing result of shape \(2, 4, 2\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"shape mismatch: value array of shape \(3,\) could not "
+        r"be broadcast to indexing result of shape \(2, 4, 2\)",
+    ):
         trace_only(f, A, np.array([0, 1]))
 
 

@@ -28,14 +28,32 @@ def arrays():
 
 
 RESULTS = [
-    lambda x: x + 1, lambda x: x * x[:1], lambda x: np.sin(x), lambda x: x + x[0], lambda x: -x,
-    lambda x: x.copy("K"), lambda x: x.copy(), lambda x: np.copy(x), lambda x: x.astype("f4"),
-    lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x.sum(2), lambda x: x > 1,
-    lambda x: x + x.transpose(0, 1, 2), lambda x: x.max(axis=0), lambda x: x.swapaxes(0, 2) * 2,
-    lambda x: x.copy("F"), lambda x: x.copy("A"), lambda x: x.T.reshape(-1, 2),
-    lambda x: np.where(x > 1, x, 0), lambda x: x[:, [0, 2]], lambda x: x[..., None] * np.ones(2),
-    lambda x: x.reshape(-1, order="F"), lambda x: x.reshape(-1, 4, order="F"),
-    lambda x: np.broadcast_to(x, (2, *x.shape)) * 1.0, lambda x: x.ravel("K"),
+    lambda x: x + 1,
+    lambda x: x * x[:1],
+    lambda x: np.sin(x),
+    lambda x: x + x[0],
+    lambda x: -x,
+    lambda x: x.copy("K"),
+    lambda x: x.copy(),
+    lambda x: np.copy(x),
+    lambda x: x.astype("f4"),
+    lambda x: x.sum(0),
+    lambda x: x.sum(1),
+    lambda x: x.sum(2),
+    lambda x: x > 1,
+    lambda x: x + x.transpose(0, 1, 2),
+    lambda x: x.max(axis=0),
+    lambda x: x.swapaxes(0, 2) * 2,
+    lambda x: x.copy("F"),
+    lambda x: x.copy("A"),
+    lambda x: x.T.reshape(-1, 2),
+    lambda x: np.where(x > 1, x, 0),
+    lambda x: x[:, [0, 2]],
+    lambda x: x[..., None] * np.ones(2),
+    lambda x: x.reshape(-1, order="F"),
+    lambda x: x.reshape(-1, 4, order="F"),
+    lambda x: np.broadcast_to(x, (2, *x.shape)) * 1.0,
+    lambda x: x.ravel("K"),
 ]
 
 
@@ -52,30 +70,48 @@ def test_strides_of_results_are_numpys(k):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.permutations(range(3)), st.tuples(*[st.integers(1, 3)] * 3),
-       st.tuples(*[st.sampled_from([1, -1, 2])] * 3))
+@given(
+    st.permutations(range(3)),
+    st.tuples(*[st.integers(1, 3)] * 3),
+    st.tuples(*[st.sampled_from([1, -1, 2])] * 3),
+)
 def test_axis_order_is_nditers(order, shape, steps):
     big = np.arange(int(np.prod(shape)) * 8.0).reshape([shape[k] * 2 for k in order])
-    x = big.transpose(np.argsort(order))[tuple(
-        slice(None, n * 2, 2) if s == 2 else slice(0, n)
-        for n, s in zip(shape, steps, strict=True))][tuple(
-            slice(None, None, -1) if s == -1 else slice(None) for s in steps)]
+    x = big.transpose(np.argsort(order))[
+        tuple(
+            slice(None, n * 2, 2) if s == 2 else slice(0, n)
+            for n, s in zip(shape, steps, strict=True)
+        )
+    ][tuple(slice(None, None, -1) if s == -1 else slice(None) for s in steps)]
     y = np.ones(shape)
     want = tuple(s // 8 for s in (x + y[::1]).strides)
-    got = layout.elementwise(shape, [(x.shape, tuple(s // 8 for s in x.strides)),
-                                     (y.shape, tuple(s // 8 for s in y.strides))])
+    got = layout.elementwise(
+        shape,
+        [(x.shape, tuple(s // 8 for s in x.strides)), (y.shape, tuple(s // 8 for s in y.strides))],
+    )
     got = layout.dense(shape) if got is None else got
     for n, a, b in zip(shape, got, want, strict=True):
         assert n == 1 or a == b
 
 
 VIEW_OR_COPY = [
-    lambda x: x.reshape(-1), lambda x: x.ravel(), lambda x: x.ravel("F"), lambda x: x.ravel("K"),
-    lambda x: x.reshape(6, 4), lambda x: x.T.reshape(-1), lambda x: (x * 1).T.ravel(),
-    lambda x: x.reshape(3, 8, order="F"), lambda x: x.reshape(-1, order="A"),
-    lambda x: x.flatten(), lambda x: x[:, 1:].reshape(-1), lambda x: x[1].reshape(2, 6),
-    lambda x: np.ravel(x.swapaxes(0, 1)), lambda x: x.transpose(2, 0, 1).reshape(4, 6),
-    lambda x: np.reshape(x, (4, 6)), lambda x: x.reshape(1, 2, 3, 1, 4), lambda x: x.squeeze(),
+    lambda x: x.reshape(-1),
+    lambda x: x.ravel(),
+    lambda x: x.ravel("F"),
+    lambda x: x.ravel("K"),
+    lambda x: x.reshape(6, 4),
+    lambda x: x.T.reshape(-1),
+    lambda x: (x * 1).T.ravel(),
+    lambda x: x.reshape(3, 8, order="F"),
+    lambda x: x.reshape(-1, order="A"),
+    lambda x: x.flatten(),
+    lambda x: x[:, 1:].reshape(-1),
+    lambda x: x[1].reshape(2, 6),
+    lambda x: np.ravel(x.swapaxes(0, 1)),
+    lambda x: x.transpose(2, 0, 1).reshape(4, 6),
+    lambda x: np.reshape(x, (4, 6)),
+    lambda x: x.reshape(1, 2, 3, 1, 4),
+    lambda x: x.squeeze(),
 ]
 
 
@@ -111,8 +147,11 @@ def test_reshape_that_must_not_copy():
 def test_created_arrays_have_numpys_layout():
     def f(x):
         made = creation.zeros_like(x.T)
-        return made.strides, creation.full((2, 3), x[0, 0, 0], order="F").strides, \
-            creation.ones((2, 3), order="F").strides
+        return (
+            made.strides,
+            creation.full((2, 3), x[0, 0, 0], order="F").strides,
+            creation.ones((2, 3), order="F").strides,
+        )
 
     traced = trace_only(f, A)
     assert traced.result[0] == np.zeros_like(A.T).strides
@@ -121,8 +160,9 @@ def test_created_arrays_have_numpys_layout():
 
 def test_as_strided_of_a_transposed_argument_is_refused():
     with pytest.raises(TypeError, match="not C-contiguous"):
-        trace_only(lambda x: numpy_as_strided(x, (2, 2), (8, 8)),
-                   np.asfortranarray(np.ones((2, 3))))
+        trace_only(
+            lambda x: numpy_as_strided(x, (2, 2), (8, 8)), np.asfortranarray(np.ones((2, 3)))
+        )
 
 
 def test_as_strided_shares_memory():

@@ -62,8 +62,11 @@ def iteration(x):
     return total, first, second, rest
 
 
-@pytest.mark.parametrize("f", [swap, old_value, alias_of_a_sum, alias_of_an_element,
-                               arrays_of_no_axes, iteration], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f",
+    [swap, old_value, alias_of_a_sum, alias_of_an_element, arrays_of_no_axes, iteration],
+    ids=lambda f: f.__name__,
+)
 def test_scalars_are_numpys(f):
     check(f, V)
 
@@ -73,11 +76,32 @@ def test_rows_are_views():
 
 
 def test_what_is_a_scalar():
-    check(lambda x: (x[0, 1], x[0, 1, ...], x.sum(), x.sum(0), np.sum(x, keepdims=True), x.mean(),
-                     np.sin(x[0, 0]), x[0, 0] + 1, x.argmax(), np.dot(x[0], x[1]), x.max(),
-                     np.where(x[0, 0] > 0, 1.0, 2.0), x.reshape(-1)[3], x[[1], [2]], x[0][1],
-                     np.linalg.norm(x), x.any(), x[0] @ x[1], x[1, 1].copy(), x[0, 0].reshape(()),
-                     np.float64(2) * x[0, 0]), A)
+    check(
+        lambda x: (
+            x[0, 1],
+            x[0, 1, ...],
+            x.sum(),
+            x.sum(0),
+            np.sum(x, keepdims=True),
+            x.mean(),
+            np.sin(x[0, 0]),
+            x[0, 0] + 1,
+            x.argmax(),
+            np.dot(x[0], x[1]),
+            x.max(),
+            np.where(x[0, 0] > 0, 1.0, 2.0),
+            x.reshape(-1)[3],
+            x[[1], [2]],
+            x[0][1],
+            np.linalg.norm(x),
+            x.any(),
+            x[0] @ x[1],
+            x[1, 1].copy(),
+            x[0, 0].reshape(()),
+            np.float64(2) * x[0, 0],
+        ),
+        A,
+    )
 
 
 def test_scalar_arguments_stay_scalars():
@@ -93,7 +117,7 @@ def test_python_floats_are_weak(code):
 
 def test_weak_arithmetic_stays_weak_and_numpy_functions_make_it_strong():
     x = np.ones(3, np.float32)
-    traced = trace_only(lambda t, x: ((t + 1) * x, np.sin(t) * x, t ** 2 * x, (t > 1)), 0.5, x)
+    traced = trace_only(lambda t, x: ((t + 1) * x, np.sin(t) * x, t**2 * x, (t > 1)), 0.5, x)
     weak, strong, power, flag = traced.result
     assert weak.dtype == np.float32 and power.dtype == np.float32
     assert strong.dtype == np.float64 and not flag.weak

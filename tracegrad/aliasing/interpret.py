@@ -45,12 +45,15 @@ def evaluate_traced(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarr
     """
     if len(inputs) != len(graph.inputs):
         raise ValueArgumentError(
-            f"graph {graph.name} takes {len(graph.inputs)} inputs, not {len(inputs)}")
+            f"graph {graph.name} takes {len(graph.inputs)} inputs, not {len(inputs)}"
+        )
     env: dict[Value, Handle] = {}
     for value, array in zip(graph.inputs, inputs, strict=True):
         if array.dtype != value.dtype.np or array.shape != value.shape:
-            raise ValueArgumentError(f"input {value.hint} of graph {graph.name} is {value.type}, "
-                                     f"not {array.dtype}{list(array.shape)}")
+            raise ValueArgumentError(
+                f"input {value.hint} of graph {graph.name} is {value.type}, "
+                f"not {array.dtype}{list(array.shape)}"
+            )
         env[value] = _fresh(array)
     for node in graph.nodes:
         _run(node, env)

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     _show_check(screen, misfit, problem)
     demo_descent.show(screen, gradient, problem)
     demo_descent.show_cost(screen, gradient, problem)
-    return demo_export.show(screen, gradient, problem, Path(args.output))
+    return demo_export.show(screen, misfit, problem, Path(args.output))
 
 
 def show_stages(screen: Screen, misfit: Callable[..., Any], gradient: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from tracegrad.cli.demo_problem import Problem
 from tracegrad.cli.screen import Screen
 
 
-def show(screen: Screen, gradient: Callable[..., Any], problem: Problem, folder: Path) -> int:
+def show(screen: Screen, misfit: Callable[..., Any], problem: Problem, folder: Path) -> int:
     """Write the folder, build its example with the system's compiler, run it.
 
     Returns 0, or 1 when the example could not be built or disagrees.
@@ -20,15 +21,11 @@ def show(screen: Screen, gradient: Callable[..., Any], problem: Problem, folder:
     import tracegrad as tg
 
     screen.section("The gradient as C source", f"Written to {folder}; it needs no Python.")
-    specs = [
-        tg.spec(problem.start.shape),
-        tg.spec(problem.initial.shape),
-        tg.spec(problem.records.shape),
-        problem.steps,
-    ]
-    tg.export(gradient, specs, folder, name="heat_gradient", overwrite=True)
+    gradient = tg.value_and_grad(functools.partial(misfit, steps=problem.steps))
+    sample = [problem.start, problem.initial, problem.records]
+    tg.export(gradient, sample, folder, name="heat_gradient", overwrite=True)
     for path in sorted(folder.iterdir()):
-        if path.is_file():
+        if path.is_file() and path.name != "example":
             screen.text(f"{path.stat().st_size:>8} bytes  {path.name}")
     header = (folder / "heat_gradient.h").read_text()
     screen.text("")

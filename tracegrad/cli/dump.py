@@ -10,7 +10,7 @@ from tracegrad.cli import target
 from tracegrad.cli.failure import CommandError, of_user_code
 from tracegrad.cli.screen import Screen
 from tracegrad.errors import TracegradError
-from tracegrad.pipeline import GRAPH_STAGES
+from tracegrad.pipeline import GRAPH_STAGES, Lowering
 
 _STAGES = (*GRAPH_STAGES, "scheduled", "loops", "source")
 _LANGUAGES = {"source": "c"}
@@ -37,19 +37,51 @@ def run(args: argparse.Namespace) -> int:
             remedy=f"Stages with one: {', '.join(GRAPH_STAGES)}.",
         )
     lowering = lowered(target.transformed(args), args.spec)
-    text = _text(lowering, args)
-    Screen().code(text, _LANGUAGES.get(args.stage, "ir"))
+    Screen().code(_text(lowering, args), _LANGUAGES.get(args.stage, "ir"))
     return 0
 
 
-def lowered(fn: Callable[..., Any], specs: list[str]) -> Any:
+def lowered(fn: Callable[..., Any], specs: list[str]) -> Lowering:
     """The lowering of the compiled function `fn` for arguments of the types in `specs`."""
-    import tracegrad as tg
-
-    arguments = [tg.spec.parse(text) for text in specs]
+    arguments = target.examples(specs)
     try:
-        return fn.lower(*arguments)  # type: ignore[attr-defined]
+        return fn.lower(*arguments).specialisation.lowering  # type: ignore[attr-defined,no-any-return]
     except TracegradError:
         raise
     except Exception as error:
         raise of_user_code(error, "tracing failed") from error
+
+
+def _text(lowering: Lowering, args: argparse.Namespace) -> str:
+    if args.stage == "source":
+        return lowering.unit.text
+    if args.stage in ("scheduled", "loops"):
+        from tracegrad.loops.text import print_program
+
+        text = print_program(lowering.plan.program, locs=not args.no_loc)
+        return _without_bodies(text) if args.stage == "scheduled" else text
+    graph = lowering.graph(args.stage)
+    if args.format == "dot":
+        from tracegrad.graph.export import to_dot
+
+        return to_dot(graph)
+    if args.format == "json":
+        from tracegrad.graph.export import to_json
+
+        return to_json(graph, indent=2)
+    from tracegrad.graph.text import print_graph
+
+    return print_graph(graph, loc=not args.no_loc)
+
+
+def _without_bodies(program: str) -> str:
+    """The text of a program with the statements of its kernels left out."""
+    lines: list[str] = []
+    inside = False
+    for line in program.splitlines():
+        if not inside:
+            lines.append(line)
+        inside = line.startswith("  kernel ") or (inside and line != "  }")
+        if line.startswith("  kernel "):
+            lines[-1] += " ... }"
+    return "\n".join(lines)

@@ -59,6 +59,16 @@ def transformed(args: argparse.Namespace) -> Callable[..., Any]:
     return getattr(tg, args.transform)(fn, argnums=_argnums(args.argnums))  # type: ignore[no-any-return]
 
 
+def examples(specs: Sequence[str]) -> list[Any]:
+    """An argument for each spec; values are arbitrary."""
+    import numpy as np
+
+    import tracegrad as tg
+
+    rng = np.random.default_rng(0)
+    return [tg.spec.parse(text).example(rng) for text in specs]
+
+
 def _with_fixed(fn: Callable[..., Any], fixed: dict[str, Any]) -> Callable[..., Any]:
     plain = getattr(fn, "__wrapped__", fn) if hasattr(fn, "lower") else fn
     partial = functools.partial(plain, **fixed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -124,6 +125,7 @@ def reshape_strides(size: Shape, stride: Sequence[Dim], to: Shape) -> tuple[Dim,
     return tuple(out) if all(n == 1 for n in to[:axis + 1]) else None
 
 
+@lru_cache(maxsize=65536)
 def overlaps_itself(g: Geometry) -> bool:
     """Whether two index tuples share an address: exact by sorted strides or by enumeration."""
     if any(n == 0 for n in g.size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,11 @@ class Array(Face):
 
     @property
     def flat(self) -> Any:
-        raise UnsupportedError("ndarray.flat is not supported", loc=source.here(),
-                               remedy="Use x.reshape(-1), or x.ravel().")
+        raise UnsupportedError(
+            "ndarray.flat is not supported",
+            loc=source.here(),
+            remedy="Use x.reshape(-1), or x.ravel().",
+        )
 
     @property
     def data(self) -> Any:
@@ -67,8 +71,9 @@ class Array(Face):
 
     def __hash__(self) -> int:
         if not self.scalar:
-            raise UnsupportedError("unhashable type: 'numpy.ndarray'", kind="unhashable",
-                                   loc=source.here())
+            raise UnsupportedError(
+                "unhashable type: 'numpy.ndarray'", kind="unhashable", loc=source.here()
+            )
         return hash(concretize.single(self, "hash()", "item"))
 
     # -- shapes
@@ -108,8 +113,11 @@ class Array(Face):
         except TypeError:
             same = False
         if not same:
-            raise UnsupportedError(f"ndarray.view({target!r}) is not supported yet",
-                                   loc=source.here(), remedy="Use astype, which converts.")
+            raise UnsupportedError(
+                f"ndarray.view({target!r}) is not supported yet",
+                loc=source.here(),
+                remedy="Use astype, which converts.",
+            )
         items = tuple(Span(0, n) for n in self.shape)
         return shape.view(trace, self, Index(items))
 
@@ -117,8 +125,11 @@ class Array(Face):
         return numpy_api.FUNCTIONS[np.repeat](self, repeats, axis)
 
     def resize(self, *args: Any, **keywords: Any) -> Any:
-        raise UnsupportedError("ndarray.resize is not supported: the size of a traced array is "
-                               "fixed", loc=source.here(), remedy="Make a new array.")
+        raise UnsupportedError(
+            "ndarray.resize is not supported: the size of a traced array is fixed",
+            loc=source.here(),
+            remedy="Make a new array.",
+        )
 
     # -- copies and conversions
 
@@ -128,62 +139,129 @@ class Array(Face):
             return trace.read(self, scalar=True)
         return shape.copy(trace, trace.lift(self), order)
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-               copy: bool = True) -> Any:
+    def astype(
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
         trace = trace_of(self)
         x = trace.lift(self)
         to = dtypes.of(dtype)
         if not np.can_cast(self.dtype, to.np, casting):  # type: ignore[arg-type]
-            raise DTypeError(f"Cannot cast array data from {self.dtype!r} to {to.np!r} according "
-                             f"to the rule '{casting}'", loc=source.here())
+            raise DTypeError(
+                f"Cannot cast array data from {self.dtype!r} to {to.np!r} according "
+                f"to the rule '{casting}'",
+                loc=source.here(),
+            )
         if x.element_type is to:
             if not copy:
                 return self
             return trace.read(x, layout=layout.copied(x.layout, order), scalar=x.scalar)
         from tracegrad.ops.cast import cast as cast_op
 
-        return trace.apply(cast_op, (x,), cast_op.attrs(dtype=to),  # type: ignore[call-arg]
-                           layout=layout.copied(x.layout, order), scalar=x.scalar)
+        return trace.apply(
+            cast_op,
+            (x,),
+            cast_op.attrs(dtype=to),  # type: ignore[call-arg]
+            layout=layout.copied(x.layout, order),
+            scalar=x.scalar,
+        )
 
     def byteswap(self, inplace: bool = False) -> Any:
         raise UnsupportedError("ndarray.byteswap is not supported", loc=source.here())
 
     # -- reductions
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-            initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
         return nr.sum(self, axis, dtype, out, keepdims, initial, where)
 
-    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None,
-             keepdims: Any = NO_VALUE, initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
         return nr.prod(self, axis, dtype, out, keepdims, initial, where)
 
-    def max(self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-            initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def max(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
         return nr.max(self, axis, out, keepdims, initial, where)
 
-    def min(self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-            initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+    def min(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
         return nr.min(self, axis, out, keepdims, initial, where)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None,
-             keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Any:
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = NO_VALUE,
+        *,
+        where: Any = NO_VALUE,
+    ) -> Any:
         return nr.mean(self, axis, dtype, out, keepdims, where=where)
 
-    def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-            keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, **more: Any) -> Any:
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = NO_VALUE,
+        *,
+        where: Any = NO_VALUE,
+        **more: Any,
+    ) -> Any:
         return nr.var(self, axis, dtype, out, ddof, keepdims, where=where, **more)
 
-    def std(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-            keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, **more: Any) -> Any:
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = NO_VALUE,
+        *,
+        where: Any = NO_VALUE,
+        **more: Any,
+    ) -> Any:
         return nr.std(self, axis, dtype, out, ddof, keepdims, where=where, **more)
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *,
-            where: Any = NO_VALUE) -> Any:
+    def any(
+        self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+    ) -> Any:
         return nr.any(self, axis, out, keepdims, where=where)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *,
-            where: Any = NO_VALUE) -> Any:
+    def all(
+        self, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+    ) -> Any:
         return nr.all(self, axis, out, keepdims, where=where)
 
     def argmax(self, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
@@ -236,8 +314,11 @@ class Array(Face):
         return shape.expand_dims(trace_of(self), self, dim)
 
     def permute(self, *axes: Any) -> Any:
-        return shape.permute(trace_of(self), self, _sizes(axes) if len(axes) == 1 and isinstance(
-            axes[0], (tuple, list)) else axes)
+        return shape.permute(
+            trace_of(self),
+            self,
+            _sizes(axes) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes,
+        )
 
     def movedim(self, source: Any, destination: Any) -> Any:
         return shape.moveaxis(trace_of(self), self, source, destination, "movedim")
@@ -260,8 +341,8 @@ class Array(Face):
         return reduce.logsumexp(trace_of(self), self, axis, keepdims)
 
     @classmethod
-    def _known_elsewhere(cls) -> frozenset[str]:
-        return frozenset(dir(np.ndarray))
+    def _refused_names(cls) -> Mapping[str, str]:
+        return dict.fromkeys(dir(np.ndarray), "")
 
     @classmethod
     def _origin(cls) -> str:
@@ -296,7 +377,9 @@ def narrow(x: Tracer, dim: Any, start: Any, length: Any) -> Tracer:
     if at < 0 or size < 0 or at + size > n:
         raise ValueArgumentError(
             f"narrow: {size} elements from {start} exceed axis {k} of size {n}",
-            kind="out_of_bounds", loc=source.here())
+            kind="out_of_bounds",
+            loc=source.here(),
+        )
     return shape.span(trace, x, k, at, size, origin="narrow")
 
 
@@ -309,7 +392,9 @@ def unfold(x: Tracer, dim: Any, size: Any, step: Any) -> Tracer:
     if by <= 0 or width < 0 or not x.shape or width > x.shape[k]:
         raise ValueArgumentError(
             f"unfold: windows of {width} every {by} do not fit a shape of {x.shape}",
-            kind="out_of_bounds", loc=source.here())
+            kind="out_of_bounds",
+            loc=source.here(),
+        )
     return trace.view(x, Unfold(k, width, by), origin="unfold")
 
 

@@ -15,23 +15,35 @@ from tracegrad import source
 from tracegrad.errors import ConcretizationError, EscapeError
 from tracegrad.trace.tracer import Tracer
 
-BRANCH = ("Use np.where(condition, a, b) to choose values, tg.cond to choose what runs, "
-          "tg.while_loop to repeat, or pass a Python value that is part of the specialisation.")
-NUMBER = ("Keep it traced: NumPy functions and arithmetic take it as it is.  A number that the "
-          "trace must know has to be a static argument.")
+BRANCH = (
+    "Use np.where(condition, a, b) to choose values, tg.cond to choose what runs, "
+    "tg.while_loop to repeat, or pass a Python value that is part of the specialisation."
+)
+NUMBER = (
+    "Keep it traced: NumPy functions and arithmetic take it as it is.  A number that the "
+    "trace must know has to be a static argument."
+)
 _REMEDY = {
     "bool": BRANCH,
     "int": "Pass it as a Python int (then it is static).  As an index or in arithmetic a traced "
-           "integer needs no conversion.",
+    "integer needs no conversion.",
     "index": "Pass int(n) from outside, so that it is static: a size, a count or a slice bound "
-             "may not depend on traced values.",
+    "may not depend on traced values.",
     "item": NUMBER + "  Return it to see its value.",
     "tolist": NUMBER + "  Return it to see its value.",
     "format": "Return the value and format it outside, or use tg.debug.print(fmt, x).",
 }
 
-_INSTALLED = tuple({os.path.realpath(p) + os.sep for p in (
-    sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))})
+_INSTALLED = tuple(
+    {
+        os.path.realpath(p) + os.sep
+        for p in (
+            sysconfig.get_path("stdlib"),
+            sysconfig.get_path("purelib"),
+            sysconfig.get_path("platlib"),
+        )
+    }
+)
 
 
 def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
@@ -40,14 +52,18 @@ def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
         return x.concrete
     raise ConcretizationError(
         f"{route} needs the value of a traced {_what(x)}, which is known only when the compiled "
-        "function runs", loc=_user_loc(), remedy=_REMEDY.get(asked, NUMBER))
+        "function runs",
+        loc=_user_loc(),
+        remedy=_REMEDY.get(asked, NUMBER),
+    )
 
 
 def _what(x: Tracer) -> str:
-    shape = x.shape
-    if shape == ():
-        return f"{x.element_type.np} scalar" if x.scalar else f"{x.element_type.np} array of shape ()"
-    return f"{x.element_type.np} array of shape {shape}"
+    return (
+        f"{x.element_type.np} scalar"
+        if x.scalar
+        else (f"{x.element_type.np} array of shape {x.shape}")
+    )
 
 
 def single(x: Tracer, route: str, asked: str) -> Any:
@@ -63,9 +79,11 @@ def escape(x: Tracer, route: str) -> NoReturn:
     call, loc = called()
     name = f"`{call}` " if call else ""
     raise EscapeError(
-        f"{name}needs a real array, but a traced {_what(x)} reached it (by {route})", loc=loc,
+        f"{name}needs a real array, but a traced {_what(x)} reached it (by {route})",
+        loc=loc,
         remedy="Create the array inside the traced function, as in x = np.zeros(n), pass it as an "
-               "argument, or write the computation with NumPy functions on the traced value.")
+        "argument, or write the computation with NumPy functions on the traced value.",
+    )
 
 
 def called() -> tuple[str, source.SourceLoc | None]:
@@ -77,7 +95,7 @@ def called() -> tuple[str, source.SourceLoc | None]:
     if frame is None:
         return "", source.here()
     loc = source.of_frame(frame)
-    return _callee(loc.text[loc.col:min(loc.end_col, len(loc.text))]), loc
+    return _callee(loc.text[loc.col : min(loc.end_col, len(loc.text))]), loc
 
 
 def _user_loc() -> source.SourceLoc | None:
@@ -89,8 +107,11 @@ def _own_frame() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if source.is_user_file(name) and not os.path.realpath(name).startswith(_INSTALLED) \
-                and not name.startswith("<frozen"):
+        if (
+            source.is_user_file(name)
+            and not os.path.realpath(name).startswith(_INSTALLED)
+            and not name.startswith("<frozen")
+        ):
             return frame
         frame = frame.f_back
     return None

@@ -10,7 +10,10 @@ import numpy as np
 from tracegrad import source
 from tracegrad.dtypes import BOOL, DType
 from tracegrad.errors import (
-    DTypeError, ShapeError, ValueArgumentError, ViewMutationError,
+    DTypeError,
+    ShapeError,
+    ValueArgumentError,
+    ViewMutationError,
 )
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
@@ -20,8 +23,18 @@ from tracegrad.ops.transcendental import power as power_op
 from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import layout
 from tracegrad.trace.promote import (
-    COMPARISONS, Arg, as_arg, broadcast, broadcast_shapes, cast, is_known, kind_of, loop_of,
-    result_type, shape_of, ufunc_of,
+    COMPARISONS,
+    Arg,
+    as_arg,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    is_known,
+    kind_of,
+    loop_of,
+    result_type,
+    shape_of,
+    ufunc_of,
 )
 from tracegrad.trace.tracer import Trace, Tracer
 
@@ -34,12 +47,24 @@ def scalar_flag(trace: Trace, shape: tuple[int, ...]) -> bool:
 def strides_of(shape: tuple[int, ...], args: Sequence[Arg]) -> layout.Strides | None:
     """NumPy's layout of an elementwise result."""
     return layout.elementwise(
-        shape, [(x.layout.size, x.layout.stride)  # type: ignore[misc]
-                for x in args if isinstance(x, Tracer)])
+        shape,
+        [
+            (x.layout.size, x.layout.stride)  # type: ignore[misc]
+            for x in args
+            if isinstance(x, Tracer)
+        ],
+    )
 
 
-def apply_op(trace: Trace, op: OpDef, args: Sequence[Arg], *, dtype: DType | None = None,
-             weak: bool = False, ufunc: np.ufunc | None = None) -> Tracer:
+def apply_op(
+    trace: Trace,
+    op: OpDef,
+    args: Sequence[Arg],
+    *,
+    dtype: DType | None = None,
+    weak: bool = False,
+    ufunc: np.ufunc | None = None,
+) -> Tracer:
     """``op(*args)`` with promotion and broadcasting; `weak` marks arithmetic of Python floats."""
     wrapped = _out_of_range(trace, op, args)
     if wrapped is not None:
@@ -48,24 +73,36 @@ def apply_op(trace: Trace, op: OpDef, args: Sequence[Arg], *, dtype: DType | Non
     shape = broadcast_shapes(*map(shape_of, args))
     xs = prepared(trace, args, ins, shape)
     _check_power(op, xs)
-    return trace.apply(op, xs, layout=strides_of(shape, args),  # type: ignore[no-any-return]
-                       scalar=scalar_flag(trace, shape), weak=weak)
+    return trace.apply(
+        op,
+        xs,
+        layout=strides_of(shape, args),  # type: ignore[no-any-return]
+        scalar=scalar_flag(trace, shape),
+        weak=weak,
+    )
 
 
-def prepared(trace: Trace, args: Sequence[Arg], ins: Sequence[DType], shape: tuple[int, ...]
-             ) -> list[Tracer | Literal]:
+def prepared(
+    trace: Trace, args: Sequence[Arg], ins: Sequence[DType], shape: tuple[int, ...]
+) -> list[Tracer | Literal]:
     """Operands cast to `ins` and repeated to `shape`."""
     known = is_known(args)
-    return [broadcast(trace, cast(trace, x, d), shape, known)
-            for x, d in zip(args, ins, strict=True)]
+    return [
+        broadcast(trace, cast(trace, x, d), shape, known) for x, d in zip(args, ins, strict=True)
+    ]
 
 
 def _check_power(op: OpDef, xs: Sequence[Tracer | Literal]) -> None:
     exponent = xs[-1]
-    if op is power_op and isinstance(exponent, Literal) and exponent.dtype.is_integer \
-            and exponent.value < 0:
-        raise ValueArgumentError("Integers to negative integer powers are not allowed.",
-                                 loc=source.here())
+    if (
+        op is power_op
+        and isinstance(exponent, Literal)
+        and exponent.dtype.is_integer
+        and exponent.value < 0
+    ):
+        raise ValueArgumentError(
+            "Integers to negative integer powers are not allowed.", loc=source.here()
+        )
 
 
 def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None:
@@ -83,8 +120,12 @@ def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None
                 pair = [x if type(x) is int else 0 for x in args]
                 value = Literal(bool(ufunc(*[float(np.clip(x, -1e30, 1e30)) for x in pair])), BOOL)
                 shape = shape_of(other)
-                return trace.apply(full, (), full.attrs(shape, value),  # type: ignore[no-any-return]
-                                   scalar=scalar_flag(trace, shape))
+                return trace.apply(
+                    full,
+                    (),
+                    full.attrs(shape, value),  # type: ignore[no-any-return]
+                    scalar=scalar_flag(trace, shape),
+                )
     return None
 
 
@@ -95,7 +136,8 @@ def select(trace: Trace, cond: Arg, x: Arg, y: Arg) -> Tracer:
     shape = broadcast_shapes(*map(shape_of, args))
     xs = prepared(trace, (truth(trace, cond), x, y), (BOOL, dtype, dtype), shape)
     return trace.apply(  # type: ignore[no-any-return]
-        where_op, xs, layout=strides_of(shape, args))
+        where_op, xs, layout=strides_of(shape, args)
+    )
 
 
 def truth(trace: Trace, x: Arg) -> Arg:
@@ -109,20 +151,36 @@ def truth(trace: Trace, x: Arg) -> Arg:
 # ------------------------------------------------------------------------------------ writes
 
 
-def check_target(trace: Trace, target: Tracer, operands: Sequence[Any] = (), *,
-                 allow_overlap: bool = False) -> None:
+def check_target(
+    trace: Trace, target: Tracer, operands: Sequence[Any] = (), *, allow_overlap: bool = False
+) -> None:
     """Refusals that come before shapes and dtypes: read-only arrays, creation kinds, overlap."""
     trace.place()
     if target.readonly:
-        raise ValueArgumentError("output array is read-only", kind="read_only",
-                                 loc=source.here(), remedy="Write a copy of it: x.copy().")
-    trace.check_write(target, [x for x in operands if isinstance(x, (Tracer, Literal))],
-                      allow_overlap=allow_overlap)
+        raise ValueArgumentError(
+            "output array is read-only",
+            kind="read_only",
+            loc=source.here(),
+            remedy="Write a copy of it: x.copy().",
+        )
+    trace.check_write(
+        target,
+        [x for x in operands if isinstance(x, (Tracer, Literal))],
+        allow_overlap=allow_overlap,
+    )
 
 
-def write_op(trace: Trace, target: Tracer, op: OpDef, args: Sequence[Arg], *,
-             where: Arg | None = None, casting: str = "same_kind",
-             dtype: DType | None = None, ufunc: np.ufunc | None = None) -> Tracer:
+def write_op(
+    trace: Trace,
+    target: Tracer,
+    op: OpDef,
+    args: Sequence[Arg],
+    *,
+    where: Arg | None = None,
+    casting: str = "same_kind",
+    dtype: DType | None = None,
+    ufunc: np.ufunc | None = None,
+) -> Tracer:
     """``target[...] = op(*args)`` with the in-place rules of the trace's face; returns `target`.
 
     Raises DTypeError when the result cannot be cast to the target's dtype and ShapeError when it
@@ -176,15 +234,21 @@ def check_cast(trace: Trace, name: str, out: DType, to: DType, casting: str) -> 
             public = _numpy_name(name)
             raise DTypeError(
                 f"Cannot cast ufunc '{public}' output from {out.np!r} to {to.np!r} with casting "
-                f"rule '{casting}'", loc=source.here(), kind="result_cast",
-                remedy="Convert the written array first, or write x = x + v instead of x += v.")
+                f"rule '{casting}'",
+                loc=source.here(),
+                kind="result_cast",
+                remedy="Convert the written array first, or write x = x + v instead of x += v.",
+            )
         return
     category = {"b": 0, "u": 1, "i": 1, "f": 2}
     if category[out.kind] > category[to.kind]:
         raise ViewMutationError(
             f"result type {out.np} can't be cast to the desired output type {to.np}",
-            kind="result_cast", loc=source.here(), op_name=name,
-            remedy="Convert the written tensor first, or write x = x + v instead of x += v.")
+            kind="result_cast",
+            loc=source.here(),
+            op_name=name,
+            remedy="Convert the written tensor first, or write x = x + v instead of x += v.",
+        )
 
 
 def _numpy_name(name: str) -> str:
@@ -196,12 +260,19 @@ def check_fits(trace: Trace, name: str, shape: tuple[int, ...], target: tuple[in
     if shape == target or broadcast_to_target(shape, target):
         return
     if trace.face.numpy_scalars:  # type: ignore[attr-defined]
-        raise ShapeError(f"non-broadcastable output operand with shape {target} doesn't match the "
-                         f"broadcast shape {_joined(shape, target)}", loc=source.here())
+        raise ShapeError(
+            f"non-broadcastable output operand with shape {target} doesn't match the "
+            f"broadcast shape {_joined(shape, target)}",
+            loc=source.here(),
+        )
     raise ViewMutationError(
         f"output with shape {list(target)} doesn't match the broadcast shape "
-        f"{list(_joined(shape, target))}", kind="broadcast_self", loc=source.here(), op_name=name,
-        remedy="The written tensor keeps its shape: expand it into a new tensor first.")
+        f"{list(_joined(shape, target))}",
+        kind="broadcast_self",
+        loc=source.here(),
+        op_name=name,
+        remedy="The written tensor keeps its shape: expand it into a new tensor first.",
+    )
 
 
 def _joined(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
@@ -212,15 +283,18 @@ def broadcast_to_target(shape: tuple[int, ...], target: tuple[int, ...]) -> bool
     """Whether `shape` broadcasts to exactly `target`."""
     if len(shape) > len(target):
         return False
-    tail = target[len(target) - len(shape):]
+    tail = target[len(target) - len(shape) :]
     return all(n in (1, m) for n, m in zip(shape, tail, strict=True))
 
 
-def _check_assignable(shape: tuple[int, ...], given: tuple[int, ...], target: tuple[int, ...]
-                      ) -> None:
+def _check_assignable(
+    shape: tuple[int, ...], given: tuple[int, ...], target: tuple[int, ...]
+) -> None:
     if not broadcast_to_target(shape, target):
-        raise ShapeError(f"could not broadcast input array from shape {given} into shape {target}",
-                         loc=source.here())
+        raise ShapeError(
+            f"could not broadcast input array from shape {given} into shape {target}",
+            loc=source.here(),
+        )
 
 
 def as_args(trace: Trace, xs: Sequence[Any]) -> list[Arg]:

@@ -52,6 +52,15 @@ class OutLeaf:
     value: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A ``debug.print``: its values are outputs of the graph behind the results."""
+
+    text: str
+    values: tuple[OutLeaf, ...]
+    named: tuple[tuple[str, OutLeaf], ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A traced call."""
@@ -64,6 +73,7 @@ class Traced:
     outside: Outside
     captures: tuple[Capture, ...] = ()
     location: SourceLoc | None = None  # where the function is defined
+    prints: tuple[Printed, ...] = ()
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The result in its own structure, from one value for each of `outputs`."""
@@ -89,7 +99,8 @@ def trace_call(
         TracegradError: something in the function cannot be traced; placed at the user's line.
     """
     options = Options() if options is None else options
-    trace = Trace(signature.name, face, parent, options.views == "exact")
+    exact = options.views == "exact" if parent is None else parent.exact_views
+    trace = Trace(signature.name, face, parent, exact)
     captures, names = _outside_of(trace, parent, options.substitute)
     args, kwargs = _arguments(trace, names, signature, tracked)
     run = names.call(fn, signature.name)
@@ -97,6 +108,7 @@ def trace_call(
         with _recording(trace, grad):
             result = _run(run, args, kwargs, signature.name)
             operands, outputs, tree = _results(trace, names, result)
+            prints = _prints(trace, operands)
             outside = _close(trace, captures, operands, parent)
             inputs = _inputs(trace, signature, captures, outside)
             graph = trace.finish(operands)
@@ -113,6 +125,7 @@ def trace_call(
         outside,
         tuple(trace.captures.values()),
         _defined(fn),
+        prints,
     )
 
 
@@ -280,6 +293,21 @@ def _results(
         outputs.append(OutLeaf(kind, len(operands)))
         operands.append(trace.operand(x))
     return operands, outputs, tree  # type: ignore[return-value]
+
+
+def _prints(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:
+    """What `debug.print` recorded, its values appended to `operands`."""
+
+    def leaf(x: Any) -> OutLeaf:
+        if not isinstance(x, Tracer):
+            return OutLeaf(Kind.STATIC, value=x)
+        operands.append(trace.operand(x))
+        return OutLeaf(Kind.SCALAR if x.scalar else Kind.ARRAY, len(operands) - 1)
+
+    return tuple(
+        Printed(text, tuple(map(leaf, values)), tuple((k, leaf(v)) for k, v in named.items()))
+        for text, values, named in trace.prints
+    )
 
 
 def _close(

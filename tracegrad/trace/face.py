@@ -6,7 +6,7 @@ one of them.  Methods that mean an elementwise op are bound from the registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -74,8 +74,7 @@ class Face(Tracer):
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
-            raise UnsupportedError("iteration over a 0-d array", kind="unsized",
-                                   loc=source.here())
+            raise UnsupportedError("iteration over a 0-d array", kind="unsized", loc=source.here())
         return (self[k] for k in range(self.shape[0]))
 
     def __repr__(self) -> str:
@@ -193,19 +192,23 @@ class Face(Tracer):
         return other // self, other % self
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._known_elsewhere():
-            raise UnsupportedError(f"{self._origin()}.{name} is not supported yet",
-                                   loc=source.here())
+        if not name.startswith("_") and name in self._refused_names():
+            raise UnsupportedError(
+                f"{self._origin()}.{name} is not supported yet",
+                loc=source.here(),
+                remedy=self._refused_names()[name],
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @classmethod
-    def _known_elsewhere(cls) -> frozenset[str]:
-        """Names that the real class has and tracers lack: refused by name."""
-        raise AttributeError
+    def _refused_names(cls) -> Mapping[str, str]:
+        """Names that the real class has and tracers lack, with remedies."""
+        return {}
 
     @classmethod
     def _origin(cls) -> str:
-        raise AttributeError
+        """What errors call the class that a tracer stands for."""
+        return cls.__name__
 
 
 def write_inplace(x: Any, op: OpDef, *others: Any) -> Any:
@@ -220,12 +223,27 @@ def write_inplace(x: Any, op: OpDef, *others: Any) -> Any:
 # --------------------------------------------------------------------------------- operators
 
 _BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
 }
-_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-            "gt": np.greater, "ge": np.greater_equal}
+_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 
 

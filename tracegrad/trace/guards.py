@@ -228,13 +228,13 @@ class CapturedArray:
 class Outside:
     """Everything that a specialisation depends on beside its arguments.
 
-    `quick` are the guards of global names, ``[namespace, name, value, guard]``, checked by
+    `quick` are the guards of global names, ``(namespace, name, value, guard)``, checked by
     identity first; `slow` are the others.
     """
 
     guards: tuple[Guard, ...] = ()
     arrays: tuple[CapturedArray, ...] = ()
-    quick: list[list[Any]] = field(default_factory=list)
+    quick: list[tuple[dict[str, Any], str, Any, Guard]] = field(default_factory=list)
     slow: list[Guard] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -244,7 +244,7 @@ class Outside:
                 and guard.holds in (operator.is_, same_value)
                 and not isinstance(guard.expected, (list, dict, set))
             ):
-                self.quick.append([guard.path.namespace, guard.path.name, guard.expected, guard])
+                self.quick.append((guard.path.namespace, guard.path.name, guard.expected, guard))
             else:
                 self.slow.append(guard)
 
@@ -254,12 +254,12 @@ class Outside:
 
     def enter(self, leaves: Leaves) -> list[np.ndarray] | None:
         """The captured arrays of this call; None when a guard fails and a new trace is due."""
-        for entry in self.quick:
-            found = entry[0].get(entry[1], ABSENT)
-            if found is not entry[2]:
-                if not entry[3].holds(found, entry[2]):
-                    return None
-                entry[2] = found  # equal in value: recognised by identity from now on
+        for namespace, name, expected, guard in self.quick:
+            found = namespace.get(name, ABSENT)
+            if found is not expected and not guard.holds(found, expected):
+                return None
+        if not (self.slow or self.arrays):
+            return []
         for guard in self.slow:
             if not guard.holds(guard.path.fetch(leaves), guard.expected):
                 return None
@@ -273,6 +273,10 @@ class Outside:
                     return None
             out.append(array)
         return out
+
+    def fetch(self, leaves: Leaves) -> list[np.ndarray]:
+        """The captured arrays of this call, without a look at the guards."""
+        return [captured.fetch(leaves) for captured in self.arrays]
 
     def explain(self, leaves: Leaves) -> str | None:
         """Why `enter` would answer None, as text; None when it would not."""

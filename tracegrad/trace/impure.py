@@ -13,6 +13,7 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import ImpureCallError
+from tracegrad.trace.substitute_table import Callee
 
 _DRAW = "Draw before the call and pass the array as an argument."
 _CLOCK = "Read the clock before the call and pass the number as an argument."
@@ -74,11 +75,12 @@ def impure(value: Any) -> Any:
     """A substitute that refuses to be used, for impure functions and random generators."""
     found = _table(_modules()).get(id(value))
     if found is not None and found[0] is value:
-        return _refusing(found[1], found[2])
+        refuse = _refusing(found[1], found[2])
+        return Callee(value, refuse) if isinstance(value, type) else refuse
     generators = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
     random = sys.modules.get("random")
     if isinstance(value, generators) or (random is not None and isinstance(value, random.Random)):
-        return RandomSource(type(value).__name__)
+        return RandomSource(type(value))
     return None
 
 
@@ -103,13 +105,19 @@ def raise_impure(what: str, remedy: str = _DRAW) -> NoReturn:
 class RandomSource:
     """Stands for a random generator in traced code; every method of it is refused."""
 
-    def __init__(self, kind: str) -> None:
-        self.__dict__["_kind"] = kind
+    __slots__ = ("_kind",)
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __getattribute__(self, name: str) -> Any:
+        kind = object.__getattribute__(self, "_kind")
+        if name == "__class__":
+            return kind
         if name.startswith("__"):
-            raise AttributeError(name)
-        raise_impure(f"{self.__dict__['_kind']}.{name}")
+            return object.__getattribute__(self, name)
+        raise_impure(f"{kind.__name__}.{name}")
 
     def __repr__(self) -> str:
-        return f"<random {self.__dict__['_kind']} in traced code>"
+        kind = object.__getattribute__(self, "_kind")
+        return f"<random {kind.__name__} in traced code>"

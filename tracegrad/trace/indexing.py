@@ -25,12 +25,16 @@ from tracegrad.trace import layout
 from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, is_known, shape_of
 from tracegrad.trace.tracer import Trace, Tracer
 
-INVALID = ("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
-           "boolean arrays are valid indices")
+INVALID = (
+    "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+    "boolean arrays are valid indices"
+)
 
 
-MASK_REMEDY = ("Use np.where(mask, x, 0) to keep the shape, np.sum(x, where=mask) to reduce, or a "
-               "mask that does not depend on traced values.")
+MASK_REMEDY = (
+    "Use np.where(mask, x, 0) to keep the shape, np.sum(x, where=mask) to reduce, or a "
+    "mask that does not depend on traced values."
+)
 
 
 @dataclass(slots=True)
@@ -65,17 +69,21 @@ def parse(trace: Trace, x: Tracer, key: Any) -> Parsed:
     kinds: list[str] = []
     axis = 0
     for entry in entries:
+        if entry is Ellipsis:
+            kinds.append("basic")
+            continue
         kinds.append(_add(trace, x, out, entry, axis))
         axis += _axes_used(entry)
     where = [k for k, kind in enumerate(kinds) if kind != "basic"]
     if "array" in kinds:
         out.separated = where[-1] - where[0] + 1 != len(where)
-    out.scalar = all(k == "int" for k in kinds) and Ellipsis not in [
-        e for e in raw if not isinstance(e, (Tracer, np.ndarray, list))]
+    out.scalar = all(k == "int" for k in kinds)
     if out.mask is not None and out.arrays:
         raise DataDependentShapeError(
             "a traced boolean mask together with other index arrays is not supported",
-            loc=source.here(), remedy=MASK_REMEDY)
+            loc=source.here(),
+            remedy=MASK_REMEDY,
+        )
     return out
 
 
@@ -90,8 +98,11 @@ def _fill(trace: Trace, entries: list[Any], rank: int) -> list[Any]:
     if used > rank:
         raise IndexingError(
             f"too many indices for array: array is {rank}-dimensional, but {used} were indexed",
-            loc=source.here(), kind=_kind(trace))
-    return [*rest[:at], *[slice(None)] * (rank - used), *rest[at:]]
+            loc=source.here(),
+            kind=_kind(trace),
+        )
+    # The ellipsis itself stays: even where it stands for no axis it separates index arrays.
+    return [*rest[:at], *entries[at : at + len(dots)], *[slice(None)] * (rank - used), *rest[at:]]
 
 
 def _axes_used(entry: Any) -> int:
@@ -131,7 +142,7 @@ def _entry(trace: Trace, entry: Any) -> Any:
 def _index_array(trace: Trace, entry: Any) -> Tracer | Literal:
     if isinstance(entry, (Tracer, np.ndarray)):
         return as_arg(trace, entry)  # type: ignore[return-value]
-    from tracegrad.trace.creation import array
+    from tracegrad.trace.creation_data import array
 
     if len(entry) == 0:
         return trace.concrete(np.zeros(np.shape(entry), np.int64))
@@ -141,8 +152,9 @@ def _index_array(trace: Trace, entry: Any) -> Tracer | Literal:
 def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
     kind = given.dtype if isinstance(given, Literal) else given.element_type
     if kind is not BOOL and not kind.is_integer:
-        raise IndexingError("arrays used as indices must be of integer (or boolean) type",
-                            loc=source.here())
+        raise IndexingError(
+            "arrays used as indices must be of integer (or boolean) type", loc=source.here()
+        )
     if isinstance(given, Literal):
         return _Flag(bool(given.value)) if kind is BOOL else int(given.value)
     known = given.concrete
@@ -151,7 +163,9 @@ def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
     if kind is BOOL and not given.shape:
         raise DataDependentShapeError(
             "the shape of a result would depend on a traced bool used as an index",
-            loc=source.here(), remedy=MASK_REMEDY)
+            loc=source.here(),
+            remedy=MASK_REMEDY,
+        )
     return given
 
 
@@ -183,22 +197,28 @@ def _add_mask(trace: Trace, x: Tracer, out: Parsed, mask: Tracer, axis: int, at:
         if n != m:
             raise IndexingError(
                 f"boolean index did not match indexed array along axis {k}; size of axis is "
-                f"{n} but size of corresponding boolean axis is {m}", loc=source.here())
+                f"{n} but size of corresponding boolean axis is {m}",
+                loc=source.here(),
+            )
     out.items.extend(Span(0, n) for n in mask.shape)
     if mask.concrete is not None:
         for k, index in enumerate(np.nonzero(mask.concrete)):
             out.arrays[at + k] = trace.concrete(index)
         return
     if out.mask is not None:
-        raise DataDependentShapeError("two traced boolean masks in one index are not supported",
-                                      loc=source.here(), remedy=MASK_REMEDY)
+        raise DataDependentShapeError(
+            "two traced boolean masks in one index are not supported",
+            loc=source.here(),
+            remedy=MASK_REMEDY,
+        )
     out.mask, out.mask_at = mask, at
 
 
 def _wrap(trace: Trace, at: int, axis: int, size: int) -> int:
     if not -size <= at < size:
-        raise IndexingError(bounds_message(WrapAttrs(size, axis), at), loc=source.here(),
-                            kind=_kind(trace))
+        raise IndexingError(
+            bounds_message(WrapAttrs(size, axis), at), loc=source.here(), kind=_kind(trace)
+        )
     return at + size if at < 0 else at
 
 
@@ -211,11 +231,15 @@ def _span(trace: Trace, s: slice, size: int) -> Span:
         if any(isinstance(e, Tracer) for e in (s.start, s.stop, s.step)):
             raise
         raise IndexingError(
-            "slice indices must be integers or None or have an __index__ method",
-            loc=source.here()) from None
+            "slice indices must be integers or None or have an __index__ method", loc=source.here()
+        ) from None
     if step < 0 and not _numpy(trace):
-        raise IndexingError("step must be greater than zero", kind="bad_geometry",
-                            loc=source.here(), remedy="Use flip(dim), which copies.")
+        raise IndexingError(
+            "step must be greater than zero",
+            kind="bad_geometry",
+            loc=source.here(),
+            remedy="Use flip(dim), which copies.",
+        )
     count = len(range(start, stop, step))
     return Span(start, count, step) if count else Span(0, 0)
 
@@ -228,8 +252,9 @@ def checked(trace: Trace, index: Tracer, axis: int, size: int) -> Tracer | Liter
         wide = known.astype(np.int64)
         wrong = (wide < -size) | (wide >= size)
         if wrong.any():
-            raise IndexingError(bounds_message(attrs, wide[wrong][0]), loc=source.here(),
-                                kind=_kind(trace))
+            raise IndexingError(
+                bounds_message(attrs, wide[wrong][0]), loc=source.here(), kind=_kind(trace)
+            )
         return trace.concrete(np.where(wide < 0, wide + size, wide))
     return trace.apply(wrap_index, (index,), attrs)  # type: ignore[no-any-return]
 
@@ -241,7 +266,8 @@ def is_whole(x: Tracer, parsed: Parsed) -> bool:
     """Whether the basic part keeps everything as it is."""
     return len(parsed.items) == len(x.shape) and all(
         isinstance(i, Span) and (i.start, i.size, i.step) == (0, n, 1)
-        for i, n in zip(parsed.items, x.shape, strict=True))
+        for i, n in zip(parsed.items, x.shape, strict=True)
+    )
 
 
 def get(trace: Trace, x: Tracer, key: Any) -> Any:
@@ -253,9 +279,12 @@ def get(trace: Trace, x: Tracer, key: Any) -> Any:
     from tracegrad.trace.masked import MaskedRead
 
     x = trace.lift(x)
-    trace.place()
-    if x.scalar and not (isinstance(key, tuple) and not key) and key is not Ellipsis \
-            and key is not None:
+    if (
+        x.scalar
+        and not (isinstance(key, tuple) and not key)
+        and key is not Ellipsis
+        and key is not None
+    ):
         raise IndexingError("invalid index to scalar variable.", loc=source.here())
     parsed = parse(trace, x, key)
     if parsed.mask is not None:
@@ -264,8 +293,12 @@ def get(trace: Trace, x: Tracer, key: Any) -> Any:
         return _basic(trace, x, parsed)
     part, index = gathered_axes(trace, x, parsed)
     rank = len(shape_of(index[0]))
-    out = trace.apply(gather, (part, *index), layout=_gathered_strides(part, index),
-                      scalar=_numpy(trace) and rank == 0 and len(part.shape) == len(index))
+    out = trace.apply(
+        gather,
+        (part, *index),
+        layout=_gathered_strides(part, index),
+        scalar=_numpy(trace) and rank == 0 and len(part.shape) == len(index),
+    )
     back = result_order(parsed, rank, len(part.shape) - len(index))
     if back == tuple(range(len(back))):
         return out
@@ -274,8 +307,8 @@ def get(trace: Trace, x: Tracer, key: Any) -> Any:
 
 def _gathered_strides(part: Tracer, index: list[Tracer | Literal]) -> tuple[int, ...] | None:
     """NumPy lays out what an index array selects in the order of the array it is taken from."""
-    lead, rest = shape_of(index[0]), part.shape[len(index):]
-    inner = layout.elementwise(rest, [(rest, part.layout.stride[len(index):])])  # type: ignore[list-item]
+    lead, rest = shape_of(index[0]), part.shape[len(index) :]
+    inner = layout.elementwise(rest, [(rest, part.layout.stride[len(index) :])])  # type: ignore[list-item]
     if inner is None:
         return None
     return (*(s * max(math.prod(rest), 1) for s in layout.dense(lead)), *inner)
@@ -290,8 +323,7 @@ def _basic(trace: Trace, x: Tracer, parsed: Parsed) -> Tracer:
     return trace.view(x, step, origin="select" if parsed.scalar else "slice")
 
 
-def gathered_axes(trace: Trace, x: Tracer, parsed: Parsed
-                  ) -> tuple[Tracer, list[Tracer | Literal]]:
+def gathered_axes(trace: Trace, x: Tracer, parsed: Parsed) -> tuple[Tracer, list[Tracer | Literal]]:
     """The basic part as a view with the indexed axes moved to the front, and the indices with
     one shape."""
     part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")
@@ -311,8 +343,10 @@ def _index_shape(given: list[Tracer | Literal]) -> tuple[int, ...]:
         return broadcast_shapes(*shapes)
     except ValueError:
         listed = " ".join(map(str, shapes))
-        raise IndexingError("shape mismatch: indexing arrays could not be broadcast together with "
-                            f"shapes {listed}", loc=source.here()) from None
+        raise IndexingError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}",
+            loc=source.here(),
+        ) from None
 
 
 def result_order(parsed: Parsed, index_rank: int, rest: int) -> tuple[int, ...]:

@@ -17,7 +17,14 @@ from tracegrad.ops.scatter import ScatterAttrs, ScatterSetAttrs, scatter_add, sc
 from tracegrad.ops.select import where as where_op
 from tracegrad.trace import indexing
 from tracegrad.trace.elementwise import (
-    broadcast_to_target, check_cast, check_fits, check_target, prepared, store, truth, write_op,
+    broadcast_to_target,
+    check_cast,
+    check_fits,
+    check_target,
+    prepared,
+    store,
+    truth,
+    write_op,
 )
 from tracegrad.trace.masked import MaskedRead, set_masked
 from tracegrad.trace.promote import Arg, as_arg, broadcast, cast, is_known, loop_of, shape_of
@@ -28,8 +35,8 @@ from tracegrad.trace.tracer import Trace, Tracer
 def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     x = trace.lift(x)
-    trace.place()
     if x.scalar:
+        trace.place()
         trace.check_write(x, [])
     parsed = indexing.parse(trace, x, key)
     if parsed.mask is not None:
@@ -40,20 +47,23 @@ def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
     if parsed.arrays:
         _set_arrays(trace, x, parsed, as_arg(trace, value))
         return
-    target = x
-    if not indexing.is_whole(x, parsed):
-        target = trace.view(x, Index(tuple(parsed.items)), origin="slice")
     given = as_arg(trace, value)
-    if isinstance(given, Tracer) and _is_same(given, target):
-        # What Python does after ``x[a:b] += v``: NumPy stores the view into itself.
-        check_target(trace, target, (given,))
-        if trace.face.numpy_scalars:  # type: ignore[attr-defined]
-            return
+    step = Index(tuple(parsed.items))
+    if trace.face.numpy_scalars and isinstance(given, Tracer) and _is_part(given, x, step):  # type: ignore[attr-defined]
+        # What Python does after ``x[a:b] += v``: the view is stored into itself.
+        check_target(trace, given)
+        return
+    target = x if indexing.is_whole(x, parsed) else trace.view(x, step, origin="slice")
     store(trace, target, given)
 
 
-def _is_same(a: Tracer, b: Tracer) -> bool:
-    return a.memory is b.memory and a.alias.view == b.alias.view and a.shape == b.shape
+def _is_part(part: Tracer, x: Tracer, step: Index) -> bool:
+    """Whether `part` is exactly the view of `x` by `step`."""
+    return (
+        part.memory is x.memory
+        and part.shape == step.shape(x.shape)
+        and part.alias.view == x.alias.view.then(step, base=x.memory.shape)
+    )
 
 
 def _set_arrays(trace: Trace, x: Tracer, parsed: indexing.Parsed, value: Arg) -> None:
@@ -64,12 +74,17 @@ def _set_arrays(trace: Trace, x: Tracer, parsed: indexing.Parsed, value: Arg) ->
     trace.write(part, scatter_set, (part, src, *index), attrs)
 
 
-def placed(trace: Trace, value: Tracer | Literal, parsed: indexing.Parsed, part: Tracer,
-           index: Sequence[Tracer | Literal]) -> Tracer | Literal:
+def placed(
+    trace: Trace,
+    value: Tracer | Literal,
+    parsed: indexing.Parsed,
+    part: Tracer,
+    index: Sequence[Tracer | Literal],
+) -> Tracer | Literal:
     """`value`, broadcast to what the index selects, with the index axes first."""
     if isinstance(value, Literal):
         return value
-    lead, rest = shape_of(index[0]), part.shape[len(index):]
+    lead, rest = shape_of(index[0]), part.shape[len(index) :]
     back = indexing.result_order(parsed, len(lead), len(rest))
     moved = (*lead, *rest)
     result = tuple(moved[k] for k in back)
@@ -77,8 +92,11 @@ def placed(trace: Trace, value: Tracer | Literal, parsed: indexing.Parsed, part:
     while len(shape) > len(result) and shape[0] == 1:
         shape = shape[1:]
     if not broadcast_to_target(shape, result):
-        raise ShapeError(f"shape mismatch: value array of shape {value.shape} could not be "
-                         f"broadcast to indexing result of shape {result}", loc=source.here())
+        raise ShapeError(
+            f"shape mismatch: value array of shape {value.shape} could not be "
+            f"broadcast to indexing result of shape {result}",
+            loc=source.here(),
+        )
     if shape != value.shape:
         value = reshape(trace, value, shape)
     spread = broadcast(trace, value, result, is_known((part, value, *index)))
@@ -95,7 +113,7 @@ def _is_unique(shape: tuple[int, ...], index: Sequence[Tracer | Literal]) -> boo
     arrays = [i.concrete if isinstance(i, Tracer) else np.asarray(i.value) for i in index]
     if arrays[0].size < 2:  # type: ignore[union-attr]
         return True
-    flat = np.ravel_multi_index(tuple(arrays), shape[:len(arrays)])  # type: ignore[arg-type]
+    flat = np.ravel_multi_index(tuple(arrays), shape[: len(arrays)])  # type: ignore[arg-type]
     return len(np.unique(flat)) == flat.size
 
 
@@ -143,8 +161,11 @@ def index_add(trace: Trace, x: Tracer, dim: Any, index: Any, value: Any, alpha: 
     rows = cast(trace, at, I64)
     want = (*shape_of(rows), *part.shape[1:])
     if shape_of(src) != want:
-        raise ShapeError(f"index_add_: the source has shape {shape_of(given)}; what the index "
-                         f"selects has shape {want}", loc=source.here())
+        raise ShapeError(
+            f"index_add_: the source has shape {shape_of(given)}; what the index "
+            f"selects has shape {want}",
+            loc=source.here(),
+        )
     trace.write(part, scatter_add, (part, src, rows), ScatterAttrs(part.shape))
     return x
 
@@ -156,11 +177,16 @@ def masked_fill(trace: Trace, x: Tracer, mask: Any, value: Any) -> Tracer:
     trace.place()
     check_target(trace, x, (given,))
     if shape_of(given) != ():
-        raise ShapeError("masked_fill_ only supports a 0-dimensional value tensor",
-                         loc=source.here())
+        raise ShapeError(
+            "masked_fill_ only supports a 0-dimensional value tensor", loc=source.here()
+        )
     check_fits(trace, "masked_fill_", shape_of(cond), x.shape)
-    xs = prepared(trace, (truth(trace, cond), cast(trace, given, x.element_type)),
-                  (BOOL, x.element_type), x.shape)
+    xs = prepared(
+        trace,
+        (truth(trace, cond), cast(trace, given, x.element_type)),
+        (BOOL, x.element_type),
+        x.shape,
+    )
     trace.write(x, where_op, (*xs, x))
     return x
 
@@ -170,8 +196,10 @@ def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tr
     x = trace.lift(x)
     given = as_arg(trace, value)
     if shape_of(given) != ():
-        raise ShapeError(f"fill takes a value without axes, not one of shape {shape_of(given)}",
-                         loc=source.here())
+        raise ShapeError(
+            f"fill takes a value without axes, not one of shape {shape_of(given)}",
+            loc=source.here(),
+        )
     return store(trace, x, given, allow_overlap=allow_overlap)
 
 

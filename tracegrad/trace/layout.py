@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracegrad.graph.storage import (
-    Geometry, Permute, Reshape, Step, advance, dense_strides,
+    Geometry,
+    Permute,
+    Reshape,
+    Step,
+    advance,
+    dense_strides,
 )
 
 Strides = tuple[int, ...]
@@ -89,8 +94,10 @@ def _broadcast(shape: tuple[int, ...], own: tuple[int, ...], strides: Strides) -
 def reduced(shape: tuple[int, ...], strides: Strides, axes: Sequence[int]) -> Strides | None:
     """Strides of the result of a reduction over `axes` (dropped); None for row-major."""
     kept = [k for k in range(len(shape)) if k not in axes]
-    return elementwise(tuple(shape[k] for k in kept),
-                       [(tuple(shape[k] for k in kept), tuple(strides[k] for k in kept))])
+    return elementwise(
+        tuple(shape[k] for k in kept),
+        [(tuple(shape[k] for k in kept), tuple(strides[k] for k in kept))],
+    )
 
 
 def copied(g: Geometry, order: str) -> Strides | None:
@@ -108,13 +115,22 @@ def copied(g: Geometry, order: str) -> Strides | None:
 def reshape_steps(g: Geometry, to: tuple[int, ...], order: str) -> tuple[Step, ...]:
     """View steps of a reshape in C or F order (A: F if `g` is column-major only)."""
     if order == "A":
-        order = "F" if is_f_ordered(g.size, g.stride) and not is_c_ordered(  # type: ignore[arg-type]
-            g.size, g.stride) else "C"  # type: ignore[arg-type]
+        order = (
+            "F"
+            if is_f_ordered(g.size, g.stride)
+            and not is_c_ordered(  # type: ignore[arg-type]
+                g.size, g.stride
+            )
+            else "C"
+        )  # type: ignore[arg-type]
     if order == "C":
         return (Reshape(to),)
     back = tuple(range(len(to) - 1, -1, -1))
-    return (Permute(tuple(range(len(g.size) - 1, -1, -1))), Reshape(tuple(reversed(to))),
-            Permute(back))
+    return (
+        Permute(tuple(range(len(g.size) - 1, -1, -1))),
+        Reshape(tuple(reversed(to))),
+        Permute(back),
+    )
 
 
 def can_view(g: Geometry, steps: Sequence[Step]) -> bool:

@@ -233,7 +233,5 @@ def register_pytree(
             object.__setattr__(out, n, value)
         return out
 
-    register(
-        cls, children, build, namespace=NAMESPACE, path_entry_type=optree.GetAttrEntry
-    )
+    register(cls, children, build, namespace=NAMESPACE, path_entry_type=optree.GetAttrEntry)
     return cls

@@ -25,8 +25,9 @@ def _pair(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer]:
     return cast(trace, x, dtype), cast(trace, y, dtype)  # type: ignore[return-value]
 
 
-def _product(trace: Trace, build: Any, x: Tracer, y: Tracer, shape: tuple[int, ...], hint: str
-             ) -> Tracer:
+def _product(
+    trace: Trace, build: Any, x: Tracer, y: Tracer, shape: tuple[int, ...], hint: str
+) -> Tracer:
     return trace.compose(build, (x, y), hint=hint, scalar=scalar_flag(trace, shape))
 
 
@@ -35,15 +36,18 @@ def matmul(trace: Trace, a: Any, b: Any) -> Tracer:
     x, y = _pair(trace, a, b)
     for k, z in enumerate((x, y)):
         if not z.shape:
-            raise ShapeError(f"matmul: Input operand {k} does not have enough dimensions (has 0, "
-                             "gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)",
-                             loc=source.here())
+            raise ShapeError(
+                f"matmul: Input operand {k} does not have enough dimensions (has 0, "
+                "gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)",
+                loc=source.here(),
+            )
     inner = y.shape[-2] if len(y.shape) > 1 else y.shape[0]
     if x.shape[-1] != inner:
         raise ShapeError(
             "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
             f"(n?,k),(k,m?)->(n?,m?) (size {inner} is different from {x.shape[-1]})",
-            loc=source.here())
+            loc=source.here(),
+        )
     flat = len(x.shape) == 1 and len(y.shape) == 1
     return _product(trace, einsum.matmul_any, x, y, () if flat else (1,), "matmul")
 
@@ -58,14 +62,17 @@ def dot(trace: Trace, a: Any, b: Any) -> Tracer:
     if x.shape[-1] != y.shape[axis]:
         raise ShapeError(
             f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim {len(x.shape) - 1}) "
-            f"!= {y.shape[axis]} (dim {axis})", loc=source.here())
+            f"!= {y.shape[axis]} (dim {axis})",
+            loc=source.here(),
+        )
     return _tensordot(trace, x, y, [len(x.shape) - 1], [axis])
 
 
 def _tensordot(trace: Trace, x: Tracer, y: Tracer, xa: list[int], ya: list[int]) -> Tracer:
     rank = len(x.shape) + len(y.shape) - len(xa) - len(ya)
-    return _product(trace, lambda b, u, v: einsum.tensordot(b, u, v, xa, ya), x, y, (1,) * rank,
-                    "dot")
+    return _product(
+        trace, lambda b, u, v: einsum.tensordot(b, u, v, xa, ya), x, y, (1,) * rank, "dot"
+    )
 
 
 def inner(trace: Trace, a: Any, b: Any) -> Tracer:
@@ -73,9 +80,11 @@ def inner(trace: Trace, a: Any, b: Any) -> Tracer:
     if not x.shape or not y.shape:
         return apply_op(trace, arithmetic.mul, (x, y))
     if x.shape[-1] != y.shape[-1]:
-        raise ShapeError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim "
-                         f"{len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
-                         loc=source.here())
+        raise ShapeError(
+            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim "
+            f"{len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
+            loc=source.here(),
+        )
     return _tensordot(trace, x, y, [len(x.shape) - 1], [len(y.shape) - 1])
 
 
@@ -99,10 +108,16 @@ def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Tracer:
     else:
         xa = [len(x.shape) - int(axes) + k for k in range(int(axes))]
         ya = list(range(int(axes)))
-    if len(xa) != len(ya) or any(k < 0 for k in xa) or any(k >= len(y.shape) for k in ya) or any(
-            x.shape[i] != y.shape[j] for i, j in zip(xa, ya, strict=True)):
+    if (
+        len(xa) != len(ya)
+        or any(k < 0 for k in xa)
+        or any(k >= len(y.shape) for k in ya)
+        or any(x.shape[i] != y.shape[j] for i, j in zip(xa, ya, strict=True))
+    ):
         raise ShapeError("shape-mismatch for sum", loc=source.here())
-    return _tensordot(trace, x, y, xa, ya)
+    out = _tensordot(trace, x, y, xa, ya)
+    out.scalar = False  # NumPy gives an array of shape () here
+    return out
 
 
 def _many(axes: Any) -> list[Any]:
@@ -112,22 +127,32 @@ def _many(axes: Any) -> list[Any]:
 def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
     """``np.einsum`` with a subscript string and one or two operands."""
     if not isinstance(spec, str):
-        raise UnsupportedError("np.einsum with lists of axes is not supported yet",
-                               loc=source.here(), remedy="Give the subscripts as a string.")
+        raise UnsupportedError(
+            "np.einsum with lists of axes is not supported yet",
+            loc=source.here(),
+            remedy="Give the subscripts as a string.",
+        )
     xs = [tracer(trace, x) for x in operands]
     if len(xs) not in (1, 2):
-        raise UnsupportedError(f"np.einsum of {len(xs)} operands is not supported yet",
-                               loc=source.here(), remedy="Contract two operands at a time.")
+        raise UnsupportedError(
+            f"np.einsum of {len(xs)} operands is not supported yet",
+            loc=source.here(),
+            remedy="Contract two operands at a time.",
+        )
     dtype = result_type(trace, xs)
     _, out = einsum.parse_subscripts(spec, [len(x.shape) for x in xs])
     build = einsum.einsum_one if len(xs) == 1 else einsum.einsum_two
-    return trace.compose(lambda b, *vs: build(b, spec, *vs),  # type: ignore[operator]
-                         [cast(trace, x, dtype) for x in xs], hint="einsum",
-                         scalar=scalar_flag(trace, (1,) * len(out)))
+    return trace.compose(
+        lambda b, *vs: build(b, spec, *vs),  # type: ignore[operator]
+        [cast(trace, x, dtype) for x in xs],
+        hint="einsum",
+        scalar=scalar_flag(trace, (1,) * len(out)),
+    )
 
 
-def trace_of_matrix(trace: Trace, x: Tracer, offset: Any = 0, axis1: Any = 0, axis2: Any = 1,
-                    dtype: Any = None) -> Tracer:
+def trace_of_matrix(
+    trace: Trace, x: Tracer, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None
+) -> Tracer:
     """``np.trace``: the sum of a diagonal."""
     return reduce.sum(trace, diagonal(trace, x, offset, axis1, axis2, readonly=True), -1, dtype)
 
@@ -155,8 +180,9 @@ def _root(trace: Trace, x: Tracer, axes: Any, keepdims: bool) -> Tracer:
     return apply_op(trace, transcendental.sqrt, (total,))
 
 
-def _vector_norm(trace: Trace, x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool
-                 ) -> Tracer:
+def _vector_norm(
+    trace: Trace, x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool
+) -> Tracer:
     if ord is None or ord == 2:
         return _root(trace, x, axes, keepdims)
     size = apply_op(trace, arithmetic.absolute, (x,))
@@ -181,8 +207,9 @@ def _matrix_norm(trace: Trace, x: Tracer, ord: Any, axis: Any, keepdims: bool) -
         return _root(trace, x, axis, keepdims)
     row, column = (axis_of(trace, k, len(x.shape)) for k in axis)
     if ord not in (1, -1, np.inf, -np.inf):
-        raise UnsupportedError(f"np.linalg.norm with ord={ord!r} of matrices is not supported yet",
-                               loc=source.here())
+        raise UnsupportedError(
+            f"np.linalg.norm with ord={ord!r} of matrices is not supported yet", loc=source.here()
+        )
     summed, along = (row, column) if abs(ord) == 1 else (column, row)
     size = apply_op(trace, arithmetic.absolute, (x,))
     sums = reduce.sum(trace, size, summed, None, True)
@@ -192,5 +219,3 @@ def _matrix_norm(trace: Trace, x: Tracer, ord: Any, axis: Any, keepdims: bool) -
         return out
     kept = tuple(n for k, n in enumerate(x.shape) if k not in (row, column))
     return trace.read(reshape(trace, out, kept), scalar=scalar_flag(trace, kept))
-
-

@@ -43,7 +43,9 @@ class MaskedRead:
     def refuse(self) -> NoReturn:
         raise DataDependentShapeError(
             "x[mask] with a traced mask has a shape that depends on traced values",
-            loc=self._loc, remedy=MASK_REMEDY)
+            loc=self._loc,
+            remedy=MASK_REMEDY,
+        )
 
     def _made(self, values: Tracer) -> MaskedRead:
         other = object.__new__(MaskedRead)
@@ -122,8 +124,15 @@ class MaskedRead:
 
 
 def _install() -> None:
-    ufuncs = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
-              "pow": np.power, "floordiv": np.floor_divide, "mod": np.remainder}
+    ufuncs = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "truediv": np.true_divide,
+        "pow": np.power,
+        "floordiv": np.floor_divide,
+        "mod": np.remainder,
+    }
 
     def forward(ufunc: Any) -> Any:
         return lambda self, other: self.apply(ufunc_ops()[ufunc], (self, other))
@@ -136,8 +145,9 @@ def _install() -> None:
         setattr(MaskedRead, f"__i{name}__", forward(ufunc))
         setattr(MaskedRead, f"__r{name}__", reflected(ufunc))
     for name, ufunc in (("neg", np.negative), ("abs", np.absolute), ("pos", np.positive)):
-        setattr(MaskedRead, f"__{name}__",
-                lambda self, u=ufunc: self.apply(ufunc_ops()[u], (self,)))
+        setattr(
+            MaskedRead, f"__{name}__", lambda self, u=ufunc: self.apply(ufunc_ops()[u], (self,))
+        )
 
 
 _install()
@@ -157,8 +167,9 @@ def masked_part(trace: Trace, x: Tracer, parsed: Parsed) -> tuple[Tracer, Tracer
     if mask.shape == shape:
         return part, mask
     sizes = iter(mask.shape)
-    items = tuple(Span(0, next(sizes)) if at <= k < at + rank else NewAxis()
-                  for k in range(len(shape)))
+    items = tuple(
+        Span(0, next(sizes)) if at <= k < at + rank else NewAxis() for k in range(len(shape))
+    )
     return part, trace.read(mask, Index(items), Expand(shape))
 
 
@@ -172,15 +183,17 @@ def set_masked(trace: Trace, x: Tracer, parsed: Parsed, value: Any) -> None:
         given = value.values_for(parsed.mask, part.shape)
     else:
         given = as_arg(trace, value)
-        rest = part.shape[parsed.mask_at + len(parsed.mask.shape):]  # type: ignore[union-attr]
+        rest = part.shape[parsed.mask_at + len(parsed.mask.shape) :]  # type: ignore[union-attr]
         shape = shape_of(given)
         while len(shape) > len(rest) and shape[0] == 1:
             shape = shape[1:]
         if len(shape) > len(rest):
             raise DataDependentShapeError(
                 "an assignment x[mask] = values with a traced mask needs to know how many "
-                "elements the mask selects", loc=source.here(),
-                remedy="Write x[...] = np.where(mask, v, x) with v of the shape of x.")
+                "elements the mask selects",
+                loc=source.here(),
+                remedy="Write x[...] = np.where(mask, v, x) with v of the shape of x.",
+            )
         if isinstance(given, Tracer) and given.shape != shape:
             from tracegrad.trace.shape import reshape
 
@@ -188,4 +201,3 @@ def set_masked(trace: Trace, x: Tracer, parsed: Parsed, value: Any) -> None:
     cast_value = cast(trace, given, part.element_type)
     xs = prepared(trace, (mask, cast_value), (BOOL, part.element_type), part.shape)
     trace.write(part, where_op, (*xs, part))
-

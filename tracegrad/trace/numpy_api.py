@@ -9,14 +9,17 @@ import numpy as np
 from tracegrad import source
 from tracegrad.dtypes import F64
 from tracegrad.errors import (
-    DataDependentShapeError, ShapeError, UnsupportedError, ValueArgumentError,
+    DataDependentShapeError,
+    ShapeError,
+    UnsupportedError,
+    ValueArgumentError,
     ViewMutationError,
 )
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops import arithmetic, compare
 from tracegrad.ops.rounding import round_
+from tracegrad.ops.select import clamp_max, clamp_min
 from tracegrad.ops.select import clip as clip_op
-from tracegrad.ops.select import maximum, minimum
 from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import creation, indexing, inplace, reduce, shape
 from tracegrad.trace import numpy_reduce as _reductions  # noqa: F401
@@ -35,23 +38,38 @@ def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Tracer:
     if x is NO_VALUE or y is NO_VALUE:
         raise DataDependentShapeError(
             "np.where with one argument has a result whose shape depends on traced values",
-            loc=source.here(), remedy=indexing.MASK_REMEDY)
+            loc=source.here(),
+            remedy=indexing.MASK_REMEDY,
+        )
     return select(trace, *(as_arg(trace, a) for a in (condition, x, y)))
 
 
-@implements(np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.unique_values, np.extract,
-            np.compress)
+@implements(
+    np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.unique_values, np.extract, np.compress
+)
 def nonzero(*args: Any, **kwargs: Any) -> Any:
-    raise DataDependentShapeError("the shape of the result depends on traced values",
-                                  loc=source.here(), remedy=indexing.MASK_REMEDY)
+    raise DataDependentShapeError(
+        "the shape of the result depends on traced values",
+        loc=source.here(),
+        remedy=indexing.MASK_REMEDY,
+    )
 
 
 @implements(np.clip)
-def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: Any = None, *,
-         min: Any = NO_VALUE, max: Any = NO_VALUE, **keywords: Any) -> Tracer:
+def clip(
+    a: Any,
+    a_min: Any = NO_VALUE,
+    a_max: Any = NO_VALUE,
+    out: Any = None,
+    *,
+    min: Any = NO_VALUE,
+    max: Any = NO_VALUE,
+    **keywords: Any,
+) -> Tracer:
     if keywords:
-        raise UnsupportedError(f"np.clip with {next(iter(keywords))}= is not supported yet",
-                               loc=source.here())
+        raise UnsupportedError(
+            f"np.clip with {next(iter(keywords))}= is not supported yet", loc=source.here()
+        )
     low = a_min if min is NO_VALUE else min
     high = a_max if max is NO_VALUE else max
     trace = trace_of(*[x for x in (a, low, high, out) if isinstance(x, Tracer)])
@@ -66,17 +84,21 @@ def clipped(trace: Trace, x: Any, low: Any, high: Any) -> Tracer:
     if lo is not None and hi is not None:
         return apply_op(trace, clip_op, (x, lo, hi))
     if lo is not None:
-        return apply_op(trace, maximum, (x, lo))
+        return apply_op(trace, clamp_min, (x, lo))
     if hi is not None:
-        return apply_op(trace, minimum, (x, hi))
+        return apply_op(trace, clamp_max, (x, hi))
     return trace.apply(copy_op, (creation.tracer(trace, x),))  # type: ignore[no-any-return]
 
 
 @implements(np.round, np.around)
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Tracer:
     trace, x = start(a)
-    value = trace.apply(round_, (x,), round_.attrs(decimals=int(decimals)),  # type: ignore[call-arg]
-                        scalar=scalar_flag(trace, x.shape))
+    value = trace.apply(
+        round_,
+        (x,),
+        round_.attrs(decimals=int(decimals)),  # type: ignore[call-arg]
+        scalar=scalar_flag(trace, x.shape),
+    )
     return value if out is None else into(trace, value, (out,))
 
 
@@ -84,8 +106,9 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Tracer:
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Tracer:
     trace, x = start(a)
     if mode != "raise":
-        raise UnsupportedError(f"np.take with mode={mode!r} is not supported yet",
-                               loc=source.here())
+        raise UnsupportedError(
+            f"np.take with mode={mode!r} is not supported yet", loc=source.here()
+        )
     if axis is None:
         x = shape.ravel(trace, x)
         axis = 0
@@ -102,8 +125,9 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
         x, axis = shape.ravel(trace, x), 0
     k = shape.axis_of(trace, axis, len(x.shape))
     if len(at.shape) != len(x.shape):
-        raise ValueArgumentError("`indices` and `arr` must have the same number of dimensions",
-                                 loc=source.here())
+        raise ValueArgumentError(
+            "`indices` and `arr` must have the same number of dimensions", loc=source.here()
+        )
     key: list[Any] = []
     for d, n in enumerate(x.shape):
         own = (1,) * d + (-1,) + (1,) * (len(x.shape) - d - 1)
@@ -120,11 +144,14 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         escape(src if isinstance(src, Tracer) else where, "np.copyto")
     target, value = trace.lift(dst), as_arg(trace, src)
     if isinstance(value, Tracer) and not np.can_cast(
-            value.element_type.np, target.element_type.np, casting):  # type: ignore[arg-type]
+        value.element_type.np, target.element_type.np, casting
+    ):  # type: ignore[arg-type]
         raise ViewMutationError(
             f"Cannot cast array data from {value.element_type.np!r} to "
-            f"{target.element_type.np!r} according to the rule '{casting}'", kind="result_cast",
-            loc=source.here())
+            f"{target.element_type.np!r} according to the rule '{casting}'",
+            kind="result_cast",
+            loc=source.here(),
+        )
     if where is True:
         store(trace, target, value)
     else:
@@ -146,8 +173,9 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     trace, x = start(a)
     if len(x.shape) != 2 or wrap:
-        raise UnsupportedError("np.fill_diagonal of other than matrices is not supported yet",
-                               loc=source.here())
+        raise UnsupportedError(
+            "np.fill_diagonal of other than matrices is not supported yet", loc=source.here()
+        )
     store(trace, shape.diagonal(trace, x, 0, 0, 1, readonly=False), as_arg(trace, val))
 
 
@@ -175,8 +203,12 @@ def result_type(*args: Any) -> np.dtype:
     from tracegrad.trace.promote import result_type as promoted
 
     trace = trace_of(*args)
-    given = [creation.tracer(trace, np.zeros((), a).item()) if isinstance(a, (np.dtype, type))
-             else as_arg(trace, a) for a in args]
+    given = [
+        creation.tracer(trace, np.zeros((), a).item())
+        if isinstance(a, (np.dtype, type))
+        else as_arg(trace, a)
+        for a in args
+    ]
     return promoted(trace, given).np
 
 
@@ -204,8 +236,9 @@ def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 
 
 @implements(np.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-               ) -> Tracer:
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tracer:
     trace, a = start(x)
     if not a.element_type.is_float:
         return creation.copy(a)
@@ -214,27 +247,49 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     low = float(info.min) if neginf is None else neginf
     zero = as_arg(trace, 0.0)
     infinite = apply_op(trace, compare.isinf, (a,))
-    side = select(trace, apply_op(trace, compare.gt, (a, zero)), as_arg(trace, high),
-                  as_arg(trace, low))
+    side = select(
+        trace, apply_op(trace, compare.gt, (a, zero)), as_arg(trace, high), as_arg(trace, low)
+    )
     out = select(trace, infinite, cast(trace, side, a.element_type), a)
-    return select(trace, apply_op(trace, compare.isnan, (a,)),
-                  cast(trace, as_arg(trace, nan), a.element_type), out)
+    return select(
+        trace,
+        apply_op(trace, compare.isnan, (a,)),
+        cast(trace, as_arg(trace, nan), a.element_type),
+        out,
+    )
 
 
 @implements(np.isclose)
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
-            ) -> Tracer:
+def isclose(
+    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Tracer:
     trace = trace_of(*[x for x in (a, b) if isinstance(x, Tracer)])
     x, y = as_arg(trace, a), as_arg(trace, b)
     gap = apply_op(trace, arithmetic.absolute, (apply_op(trace, arithmetic.sub, (x, y)),))
-    room = apply_op(trace, arithmetic.add, (as_arg(trace, atol), apply_op(
-        trace, arithmetic.mul, (as_arg(trace, rtol), apply_op(trace, arithmetic.absolute, (y,))))))
-    near = apply_op(trace, compare.logical_and, (apply_op(trace, compare.le, (gap, room)),
-                                                 apply_op(trace, compare.isfinite, (y,))))
+    room = apply_op(
+        trace,
+        arithmetic.add,
+        (
+            as_arg(trace, atol),
+            apply_op(
+                trace,
+                arithmetic.mul,
+                (as_arg(trace, rtol), apply_op(trace, arithmetic.absolute, (y,))),
+            ),
+        ),
+    )
+    near = apply_op(
+        trace,
+        compare.logical_and,
+        (apply_op(trace, compare.le, (gap, room)), apply_op(trace, compare.isfinite, (y,))),
+    )
     near = apply_op(trace, compare.logical_or, (near, apply_op(trace, compare.eq, (x, y))))
     if equal_nan:
-        both = apply_op(trace, compare.logical_and, (
-            apply_op(trace, compare.isnan, (x,)), apply_op(trace, compare.isnan, (y,))))
+        both = apply_op(
+            trace,
+            compare.logical_and,
+            (apply_op(trace, compare.isnan, (x,)), apply_op(trace, compare.isnan, (y,))),
+        )
         near = apply_op(trace, compare.logical_or, (near, both))
     return near
 
@@ -246,27 +301,41 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 
 @implements(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
-            keepdims: Any = NO_VALUE) -> Tracer:
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: Any = NO_VALUE,
+) -> Tracer:
     trace, x = start(a)
     if returned:
-        raise UnsupportedError("np.average with returned=True is not supported yet",
-                               loc=source.here())
+        raise UnsupportedError(
+            "np.average with returned=True is not supported yet", loc=source.here()
+        )
     keep = bool(keepdims) if keepdims is not NO_VALUE else False
     if weights is None:
         return reduce.mean(trace, x, axis, None, keep)
     w = creation.tracer(trace, weights)
     if w.shape != x.shape:
         if axis is None or len(w.shape) != 1 or isinstance(axis, (tuple, list)):
-            raise ShapeError("Axis must be specified when shapes of a and weights differ.",
-                             loc=source.here())
+            raise ShapeError(
+                "Axis must be specified when shapes of a and weights differ.", loc=source.here()
+            )
         k = shape.axis_of(trace, axis, len(x.shape))
         w = shape.reshape(trace, w, (-1,) + (1,) * (len(x.shape) - k - 1))
     w = cast(trace, w, F64) if not w.element_type.is_float else w  # type: ignore[assignment]
     weighted = apply_op(trace, arithmetic.mul, (x, w))
     spread = apply_op(trace, arithmetic.mul, (creation.ones_like(weighted), w))
-    return apply_op(trace, arithmetic.div, (reduce.sum(trace, weighted, axis, None, keep),
-                                            reduce.sum(trace, spread, axis, None, keep)))
+    return apply_op(
+        trace,
+        arithmetic.div,
+        (
+            reduce.sum(trace, weighted, axis, None, keep),
+            reduce.sum(trace, spread, axis, None, keep),
+        ),
+    )
 
 
 def _register_elementwise() -> None:

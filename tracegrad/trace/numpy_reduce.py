@@ -33,29 +33,55 @@ def _out(trace: Trace, value: Tracer, out: Any) -> Tracer:
 
 
 @implements(np.sum)
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-        initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.sum(trace, x, axis, dtype, _flag(keepdims), initial, where), out)
 
 
 @implements(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-         initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.prod(trace, x, axis, dtype, _flag(keepdims), initial, where), out)
 
 
 @implements(np.max, np.amax)
-def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-        initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.max(trace, x, axis, _flag(keepdims), initial, where), out)
 
 
 @implements(np.min, np.amin)
-def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-        initial: Any = NO_VALUE, where: Any = NO_VALUE) -> Any:
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.min(trace, x, axis, _flag(keepdims), initial, where), out)
 
@@ -69,22 +95,31 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE) -> 
 
 
 @implements(np.any)
-def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *,
-        where: Any = NO_VALUE) -> Any:
+def any(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.any(trace, x, axis, _flag(keepdims), where), out)
 
 
 @implements(np.all)
-def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *,
-        where: Any = NO_VALUE) -> Any:
+def all(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.all(trace, x, axis, _flag(keepdims), where), out)
 
 
 @implements(np.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE,
-         *, where: Any = NO_VALUE) -> Any:
+def mean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NO_VALUE,
+    *,
+    where: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
     return _out(trace, reduce.mean(trace, x, axis, dtype, _flag(keepdims), where), out)
 
@@ -94,21 +129,45 @@ def _ddof(ddof: Any, correction: Any) -> Any:
 
 
 @implements(np.var)
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-        keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
-        correction: Any = NO_VALUE) -> Any:
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NO_VALUE,
+    *,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
-    return _out(trace, reduce.var(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims),
-                                  where), out)
+    return _out(
+        trace,
+        reduce.var(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims), where),
+        out,
+    )
 
 
 @implements(np.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-        keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE, mean: Any = NO_VALUE,
-        correction: Any = NO_VALUE) -> Any:
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NO_VALUE,
+    *,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
+) -> Any:
     trace, x = _start(a, out)
-    return _out(trace, reduce.std(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims),
-                                  where), out)
+    return _out(
+        trace,
+        reduce.std(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims), where),
+        out,
+    )
 
 
 @implements(np.argmax)
@@ -136,8 +195,9 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
 
 
 @implements(np.diff)
-def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE
-         ) -> Any:
+def diff(
+    a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE
+) -> Any:
     from tracegrad.trace.numpy_shape import concatenate
 
     parts = [p for p in (prepend, a, append) if p is not NO_VALUE]
@@ -153,8 +213,9 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @implements(np.trace)
-def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None,
-          out: Any = None) -> Any:
+def trace(
+    a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None
+) -> Any:
     t, x = _start(a, out)
     return _out(t, linalg.trace_of_matrix(t, x, offset, axis1, axis2, dtype), out)
 

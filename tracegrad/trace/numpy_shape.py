@@ -24,8 +24,9 @@ def start(a: Any) -> tuple[Trace, Tracer]:
 
 
 @implements(np.reshape)
-def reshape(a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None,
-            copy: Any = None) -> Tracer:
+def reshape(
+    a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None
+) -> Tracer:
     trace, x = start(a)
     return _shape.reshape(trace, x, newshape if shape is None else shape, order, copy)
 
@@ -191,8 +192,9 @@ def _parts(arrays: Any) -> tuple[Trace, list[Any]]:
 
 
 @implements(np.concatenate)
-def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None,
-                casting: str = "same_kind") -> Tracer:
+def concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tracer:
     trace, xs = _parts(arrays)
     if not xs:
         raise ValueArgumentError("need at least one array to concatenate", loc=source.here())
@@ -208,8 +210,9 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
 
 
 @implements(np.stack)
-def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None,
-          casting: str = "same_kind") -> Tracer:
+def stack(
+    arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tracer:
     trace, xs = _parts(arrays)
     if dtype is not None:
         xs = [cast(trace, x, dtypes.of(dtype)) for x in xs]
@@ -257,8 +260,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
         n = x.shape[at]
         cut = int(by) % n if n else 0
         if cut:
-            x = shape.concatenate(trace, [shape.span(trace, x, at, n - cut, cut),
-                                          shape.span(trace, x, at, 0, n - cut)], at)
+            x = shape.concatenate(
+                trace,
+                [shape.span(trace, x, at, n - cut, cut), shape.span(trace, x, at, 0, n - cut)],
+                at,
+            )
     return creation.copy(x) if x is start(a)[1] else x
 
 
@@ -287,12 +293,19 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
         axis = 0
     k = shape.axis_of(trace, axis, len(x.shape))
     if isinstance(repeats, Tracer) or np.ndim(repeats):
-        raise UnsupportedError("np.repeat with an array of counts is not supported yet",
-                               loc=source.here(), remedy="Index with an array: x[index].")
+        raise UnsupportedError(
+            "np.repeat with an array of counts is not supported yet",
+            loc=source.here(),
+            remedy="Index with an array: x[index].",
+        )
     times = as_int(repeats, "repeats")
-    head, n, tail = x.shape[:k], x.shape[k], x.shape[k + 1:]
-    return trace.read(x, Reshape((*head, n, 1, *tail)), Expand((*head, n, times, *tail)),
-                      Reshape((*head, n * times, *tail)))
+    head, n, tail = x.shape[:k], x.shape[k], x.shape[k + 1 :]
+    return trace.read(
+        x,
+        Reshape((*head, n, 1, *tail)),
+        Expand((*head, n, times, *tail)),
+        Reshape((*head, n * times, *tail)),
+    )
 
 
 # ------------------------------------------------------------------------------------- splits
@@ -310,14 +323,17 @@ def _cut(a: Any, sections: Any, axis: Any, strict: bool) -> list[Tracer]:
         if parts <= 0:
             raise ValueArgumentError("number sections must be larger than 0.", loc=source.here())
         if strict and n % parts:
-            raise ValueArgumentError("array split does not result in an equal division",
-                                     loc=source.here())
+            raise ValueArgumentError(
+                "array split does not result in an equal division", loc=source.here()
+            )
         size, extra = divmod(n, parts)
         cuts = [0]
         for p in range(parts):
             cuts.append(cuts[-1] + size + (p < extra))
-    return [shape.span(trace, x, k, lo, max(hi - lo, 0))
-            for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [
+        shape.span(trace, x, k, lo, max(hi - lo, 0))
+        for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
 
 
 @implements(np.split)

@@ -37,9 +37,11 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     found = FUNCTIONS.get(func)
     if found is None:
         raise UnsupportedError(
-            f"{public_name(func)} is not supported yet", loc=source.here(),
+            f"{public_name(func)} is not supported yet",
+            loc=source.here(),
             remedy="Compute it before the traced call and pass the result, or write it with "
-                   "functions that are.")
+            "functions that are.",
+        )
     try:
         return found(*args, **kwargs)
     except TypeError as e:
@@ -50,8 +52,11 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _is_signature(e: TypeError, found: Any) -> bool:
     """Whether the call itself failed, not something inside."""
-    return e.__traceback__ is not None and e.__traceback__.tb_next is None and \
-        str(e).startswith(found.__name__)
+    return (
+        e.__traceback__ is not None
+        and e.__traceback__.tb_next is None
+        and str(e).startswith(found.__name__)
+    )
 
 
 def _complaint(e: TypeError) -> str:

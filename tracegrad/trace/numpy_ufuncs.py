@@ -22,8 +22,12 @@ from tracegrad.trace.shape import reshape
 from tracegrad.trace.tracer import Trace, Tracer
 
 _REDUCE = {
-    np.add: reduce.sum, np.multiply: reduce.prod, np.maximum: reduce.max, np.minimum: reduce.min,
-    np.logical_and: reduce.all, np.logical_or: reduce.any,
+    np.add: reduce.sum,
+    np.multiply: reduce.prod,
+    np.maximum: reduce.max,
+    np.minimum: reduce.min,
+    np.logical_and: reduce.all,
+    np.logical_or: reduce.any,
 }
 _SCAN = {np.add: accumulate.cumsum, np.multiply: accumulate.cumprod}
 _MATRIX = {np.matmul: linalg.matmul}
@@ -63,8 +67,9 @@ def _target(trace: Trace, out: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> T
 # -------------------------------------------------------------------------------------- calls
 
 
-def _call(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
-          ) -> Any:
+def _call(
+    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+) -> Any:
     dtype, casting, where = _options(ufunc, keywords)
     if ufunc in _MATRIX:
         return into(trace, _MATRIX[ufunc](trace, *inputs), outs)
@@ -74,12 +79,15 @@ def _call(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords:
     op, args, ufunc = _op(trace, ufunc, args)
     if outs is not None and outs[0] is not None:
         condition = None if where is True else as_arg(trace, where)
-        return write_op(trace, outs[0], op, args, where=condition, casting=casting, dtype=dtype,
-                        ufunc=ufunc)
+        return write_op(
+            trace, outs[0], op, args, where=condition, casting=casting, dtype=dtype, ufunc=ufunc
+        )
     if where is not True:
         raise ValueArgumentError(
             f"np.{ufunc.__name__} with where= and without out= leaves elements undefined",
-            loc=source.here(), remedy="Give out=, or use np.where(mask, value, other).")
+            loc=source.here(),
+            remedy="Give out=, or use np.where(mask, value, other).",
+        )
     return apply_op(trace, op, args, dtype=dtype, ufunc=ufunc)
 
 
@@ -109,12 +117,18 @@ def into(trace: Trace, value: Tracer, outs: Any) -> Tracer:
         return value
     out: Tracer = outs[0]
     if not np.can_cast(value.element_type.np, out.element_type.np, "same_kind"):
-        raise DTypeError(f"Cannot cast output from {value.element_type.np!r} to "
-                         f"{out.element_type.np!r} with casting rule 'same_kind'",
-                         loc=source.here(), kind="result_cast")
+        raise DTypeError(
+            f"Cannot cast output from {value.element_type.np!r} to "
+            f"{out.element_type.np!r} with casting rule 'same_kind'",
+            loc=source.here(),
+            kind="result_cast",
+        )
     if value.shape != out.shape:
-        raise ValueArgumentError(f"output parameter has shape {out.shape}, the result "
-                                 f"{value.shape}", loc=source.here(), kind="shape")
+        raise ValueArgumentError(
+            f"output parameter has shape {out.shape}, the result {value.shape}",
+            loc=source.here(),
+            kind="shape",
+        )
     return store(trace, out, value)
 
 
@@ -132,8 +146,9 @@ def _two(trace: Trace, ufunc: np.ufunc, args: list[Arg], outs: Any) -> tuple[Tra
 # ------------------------------------------------------------------------------------ methods
 
 
-def _reduce(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
-            ) -> Tracer:
+def _reduce(
+    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+) -> Tracer:
     run = _REDUCE.get(ufunc)
     if run is None:
         raise _unsupported(f"np.{ufunc.__name__}.reduce")
@@ -148,8 +163,9 @@ def _reduce(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keyword
     return into(trace, run(trace, x, **given), outs)  # type: ignore[operator]
 
 
-def _accumulate(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any,
-                keywords: dict[str, Any]) -> Tracer:
+def _accumulate(
+    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+) -> Tracer:
     op = _SCAN.get(ufunc)
     if op is None:
         raise _unsupported(f"np.{ufunc.__name__}.accumulate")
@@ -158,17 +174,18 @@ def _accumulate(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any,
     return into(trace, reduce.scan(trace, op, x, given.get("axis", 0), given.get("dtype")), outs)
 
 
-def _outer(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
-           ) -> Any:
-    a, b = (tracer(trace, x) if isinstance(x, (list, tuple)) else as_arg(trace, x)
-            for x in inputs)
+def _outer(
+    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+) -> Any:
+    a, b = (tracer(trace, x) if isinstance(x, (list, tuple)) else as_arg(trace, x) for x in inputs)
     if isinstance(a, Tracer) and shape_of(b):
         a = reshape(trace, a, (*a.shape, *(1,) * len(shape_of(b))))
     return _call(trace, ufunc, [a, b], outs, keywords)
 
 
-def _at(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
-        ) -> None:
+def _at(
+    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+) -> None:
     target = _target(trace, inputs[0], ufunc, inputs[1:])
     assert target is not None
     if ufunc is np.subtract:
@@ -180,6 +197,10 @@ def _at(trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: d
         raise _unsupported(f"np.{ufunc.__name__}.at", "np.add.at and np.subtract.at are.")
 
 
-_METHODS = {"__call__": _call, "reduce": _reduce, "accumulate": _accumulate, "outer": _outer,
-            "at": _at}
-
+_METHODS = {
+    "__call__": _call,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "outer": _outer,
+    "at": _at,
+}

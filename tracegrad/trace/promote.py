@@ -10,12 +10,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import cache, lru_cache, reduce
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.dtypes import BOOL, F64, DType
+from tracegrad.dtypes import BOOL, F32, F64, DType
 from tracegrad.errors import (
     CaptureError,
     DTypeError,
@@ -29,8 +29,8 @@ from tracegrad.ops.cast import cast as cast_op
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.tracer import Trace, Tracer
 
-Number = Union[bool, int, float]
-Arg = Union[Tracer, Literal, bool, int, float]
+Number = bool | int | float
+Arg = Tracer | Literal | bool | int | float
 
 # Python numbers are weak; `resolve_dtypes` takes their types in place of a dtype.
 Kind = Any
@@ -60,17 +60,19 @@ def as_arg(trace: Trace, x: Any) -> Arg:
     if isinstance(x, Literal):
         return x
     if isinstance(x, complex):
-        raise DTypeError("complex numbers are not supported", loc=source.here(),
-                         remedy="Keep real and imaginary part as two float arrays.")
+        raise DTypeError(
+            "complex numbers are not supported",
+            loc=source.here(),
+            remedy="Keep real and imaginary part as two float arrays.",
+        )
     if isinstance(x, (list, tuple)):
-        from tracegrad.trace.creation import array
+        from tracegrad.trace.creation_data import array
 
         return array(x)
     refuse = getattr(x, "refuse", None)
     if callable(refuse):
         refuse()
-    raise DTypeError(f"an operand of type {type(x).__name__} is not supported",
-                     loc=source.here())
+    raise DTypeError(f"an operand of type {type(x).__name__} is not supported", loc=source.here())
 
 
 def is_operand(x: Any) -> bool:
@@ -91,7 +93,9 @@ def _from_numpy(trace: Trace, x: Any) -> Tracer | Literal:
     raise CaptureError(
         f"an array of shape {x.shape} that is no argument of the traced function meets a traced "
         "value, and it is not known where the array comes from",
-        loc=source.here(), remedy="Pass it as an argument.")
+        loc=source.here(),
+        remedy="Pass it as an argument.",
+    )
 
 
 # ------------------------------------------------------------------------------- which dtypes
@@ -165,22 +169,30 @@ def ufunc_of(op: OpDef) -> np.ufunc | None:
 # What NumPy means on bool by ops that are not defined for it.
 _ON_BOOL = {"abs": "copy"}
 
-COMPARISONS = frozenset({np.equal, np.not_equal, np.less, np.less_equal, np.greater,
-                         np.greater_equal})
+COMPARISONS = frozenset(
+    {np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal}
+)
 
 
 @lru_cache(maxsize=4096)
-def _numpy_loop(ufunc: np.ufunc, kinds: tuple[Kind, ...], out: np.dtype | None
-                ) -> tuple[np.dtype, ...]:
+def _numpy_loop(
+    ufunc: np.ufunc, kinds: tuple[Kind, ...], out: np.dtype | None
+) -> tuple[np.dtype, ...]:
     types = (*kinds, *(None,) * ufunc.nout)
     if out is None:
         return ufunc.resolve_dtypes(types)  # type: ignore[no-any-return]
     return ufunc.resolve_dtypes(  # type: ignore[no-any-return]
-        types, signature=(*(None,) * ufunc.nin, out))
+        types, signature=(*(None,) * ufunc.nin, out)
+    )
 
 
-def loop_of(trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None = None,
-            ufunc: np.ufunc | None = None) -> tuple[OpDef, tuple[DType, ...], DType]:
+def loop_of(
+    trace: Trace,
+    op: OpDef,
+    args: Sequence[Arg],
+    dtype: DType | None = None,
+    ufunc: np.ufunc | None = None,
+) -> tuple[OpDef, tuple[DType, ...], DType]:
     """The op to run, the dtype of each operand and of the result; `dtype` forces the result's.
 
     `ufunc` is the function called, where several mean the op.
@@ -199,19 +211,24 @@ def loop_of(trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None = 
     if torch and found[-1].kind == "f" and kinds[0].kind in "biu":
         found = (np.dtype(np.float64),) * len(found)
     out = dtypes.of(found[-1])
-    ins = tuple(dtypes.of(d) for d in found[:-1])
+    # NumPy asks small integers the float questions (signbit, isnan) in float16.
+    ins = tuple(F32 if d == np.float16 else dtypes.of(d) for d in found[:-1])
     if out.is_float and not any(d.is_float for d in ins):
         ins = (out,) * len(ins)
     if ins[0].is_bool and op.name in _ON_BOOL:
         op = REGISTRY[_ON_BOOL[op.name]]
     if len(set(ins)) > 1 and op.name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        raise DTypeError("comparison of int64 with uint64 arrays is not supported",
-                         loc=source.here(), remedy="Convert one of them with astype first.")
+        raise DTypeError(
+            "comparison of int64 with uint64 arrays is not supported",
+            loc=source.here(),
+            remedy="Convert one of them with astype first.",
+        )
     return op, ins, out
 
 
-def _plain_loop(trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None
-                ) -> tuple[tuple[DType, ...], DType]:
+def _plain_loop(
+    trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None
+) -> tuple[tuple[DType, ...], DType]:
     """Ops that NumPy lacks: one dtype for all; integers become float64 where the op wants it."""
     from tracegrad.types import TensorType
 
@@ -233,8 +250,9 @@ def literal(x: Number | np.generic, dtype: DType) -> Literal:
     if dtype.is_integer and isinstance(x, int) and not isinstance(x, bool):
         info = np.iinfo(dtype.np)
         if not info.min <= x <= info.max:
-            raise OutOfRangeError(f"Python integer {x} out of bounds for {dtype.np}",
-                                  loc=source.here())
+            raise OutOfRangeError(
+                f"Python integer {x} out of bounds for {dtype.np}", loc=source.here()
+            )
     if dtype.is_integer and isinstance(x, float):
         x = int(cast_op.reference(cast_op.attrs(dtype=dtype), np.asarray(x)))
     return Literal(bool(x) if dtype.is_bool else x, dtype)
@@ -251,8 +269,12 @@ def cast(trace: Trace, x: Arg, dtype: DType) -> Tracer | Literal:
         return literal(x, dtype)
     if x.element_type is dtype:
         return x
-    return trace.apply(cast_op, (x,), cast_op.attrs(dtype=dtype),  # type: ignore[no-any-return]
-                       scalar=x.scalar)
+    return trace.apply(
+        cast_op,
+        (x,),
+        cast_op.attrs(dtype=dtype),  # type: ignore[no-any-return]
+        scalar=x.scalar,
+    )
 
 
 # -------------------------------------------------------------------------------- broadcasts
@@ -275,7 +297,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
                     listed = " ".join(map(str, shapes))
                     raise ShapeError(
                         f"operands could not be broadcast together with shapes {listed}",
-                        loc=source.here())
+                        loc=source.here(),
+                    )
                 out[k] = n
     return tuple(out)
 
@@ -291,8 +314,9 @@ def is_known(args: Sequence[Arg]) -> bool:
     return all(not isinstance(x, Tracer) or x.concrete is not None for x in args)
 
 
-def broadcast(trace: Trace, x: Tracer | Literal, to: tuple[int, ...], known: bool
-              ) -> Tracer | Literal:
+def broadcast(
+    trace: Trace, x: Tracer | Literal, to: tuple[int, ...], known: bool
+) -> Tracer | Literal:
     """`x` with shape `to`; literals stand for every shape.
 
     `known`: all operands are known while tracing; else a known array enters the graph small.
@@ -316,5 +340,6 @@ def as_int(x: Any, what: str) -> int:
     except TypeError:
         if isinstance(x, Tracer):
             raise
-        raise DTypeError(f"{what} must be an integer, not {type(x).__name__}",
-                         loc=source.here()) from None
+        raise DTypeError(
+            f"{what} must be an integer, not {type(x).__name__}", loc=source.here()
+        ) from None

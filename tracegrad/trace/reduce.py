@@ -55,8 +55,13 @@ def _kept(trace: Trace, out: Tracer, axes: tuple[int, ...], rank: int, keepdims:
 def _run(trace: Trace, op: OpDef, x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
     shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
     strides = layout.reduced(x.shape, x.layout.stride, axes)  # type: ignore[arg-type]
-    out = trace.apply(op, (x,), op.attrs(axes=axes), layout=strides,  # type: ignore[call-arg]
-                      scalar=scalar_flag(trace, shape))
+    out = trace.apply(
+        op,
+        (x,),
+        op.attrs(axes=axes),
+        layout=strides,  # type: ignore[call-arg]
+        scalar=scalar_flag(trace, shape),
+    )
     return _kept(trace, out, axes, len(x.shape), keepdims)
 
 
@@ -70,18 +75,42 @@ def _sum_type(x: Tracer, dtype: Any) -> DType:
     return U64 if d.kind == "u" and d.bits < 64 else d
 
 
-def sum(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-        initial: Any = NOT_GIVEN, where: Any = NOT_GIVEN) -> Tracer:
+def sum(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = NOT_GIVEN,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     return _fold(trace, reduce.sum_, arithmetic.add, 0, x, axis, dtype, keepdims, initial, where)
 
 
-def prod(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-         initial: Any = NOT_GIVEN, where: Any = NOT_GIVEN) -> Tracer:
+def prod(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = NOT_GIVEN,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     return _fold(trace, reduce.prod, arithmetic.mul, 1, x, axis, dtype, keepdims, initial, where)
 
 
-def _fold(trace: Trace, op: OpDef, combine: OpDef, unit: int, x: Tracer, axis: Any, dtype: Any,
-          keepdims: bool, initial: Any, mask: Any) -> Tracer:
+def _fold(
+    trace: Trace,
+    op: OpDef,
+    combine: OpDef,
+    unit: int,
+    x: Tracer,
+    axis: Any,
+    dtype: Any,
+    keepdims: bool,
+    initial: Any,
+    mask: Any,
+) -> Tracer:
     axes = axes_of(trace, axis, len(x.shape))
     wide = _sum_type(x, dtype)
     if wide.is_bool:
@@ -95,24 +124,46 @@ def _fold(trace: Trace, op: OpDef, combine: OpDef, unit: int, x: Tracer, axis: A
     return out
 
 
-def max(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False,
-        initial: Any = NOT_GIVEN, where: Any = NOT_GIVEN) -> Tracer:
+def max(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    keepdims: bool = False,
+    initial: Any = NOT_GIVEN,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     return _extremum(trace, reduce.max_, select.maximum, x, axis, keepdims, initial, where)
 
 
-def min(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False,
-        initial: Any = NOT_GIVEN, where: Any = NOT_GIVEN) -> Tracer:
+def min(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    keepdims: bool = False,
+    initial: Any = NOT_GIVEN,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     return _extremum(trace, reduce.min_, select.minimum, x, axis, keepdims, initial, where)
 
 
-def _extremum(trace: Trace, op: OpDef, combine: OpDef, x: Tracer, axis: Any, keepdims: bool,
-              initial: Any, mask: Any) -> Tracer:
+def _extremum(
+    trace: Trace,
+    op: OpDef,
+    combine: OpDef,
+    x: Tracer,
+    axis: Any,
+    keepdims: bool,
+    initial: Any,
+    mask: Any,
+) -> Tracer:
     axes = axes_of(trace, axis, len(x.shape))
     masked = mask is not NOT_GIVEN and mask is not True and mask is not None
     if masked and not is_given(initial):
         raise ValueArgumentError(
             f"reduction operation '{combine.name}' does not have an identity, so to use a where "
-            "mask one has to specify 'initial'", loc=source.here())
+            "mask one has to specify 'initial'",
+            loc=source.here(),
+        )
     if not is_given(initial):
         return _run(trace, op, x, axes, keepdims)
     start = cast(trace, as_arg(trace, initial), x.element_type)
@@ -121,20 +172,22 @@ def _extremum(trace: Trace, op: OpDef, combine: OpDef, x: Tracer, axis: Any, kee
     if product(n for k, n in enumerate(x.shape) if k in axes) == 0:
         shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
         (full,) = prepared(trace, (start,), (x.element_type,), shape)
-        from tracegrad.trace.creation import materialised
+        from tracegrad.trace.creation_data import materialised
 
         return _kept(trace, materialised(trace, full, shape), axes, len(x.shape), keepdims)
     out = _run(trace, op, _with_where(trace, x, mask, start), axes, keepdims)
     return apply_op(trace, combine, (out, start))
 
 
-def any(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False,
-        where: Any = NOT_GIVEN) -> Tracer:
+def any(
+    trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
+) -> Tracer:
     return _logical(trace, reduce.any_, x, axis, keepdims, where)
 
 
-def all(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False,
-        where: Any = NOT_GIVEN) -> Tracer:
+def all(
+    trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
+) -> Tracer:
     return _logical(trace, reduce.all_, x, axis, keepdims, where)
 
 
@@ -151,18 +204,28 @@ def _logical(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask
 
 def _float(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
     """`x` in the dtype of its mean."""
-    wide = dtypes.of(dtype) if is_given(dtype) else \
-        x.element_type if x.element_type.is_float else F64
+    wide = (
+        dtypes.of(dtype) if is_given(dtype) else x.element_type if x.element_type.is_float else F64
+    )
     if not wide.is_float:
-        raise DTypeError(f"a mean in dtype {wide.np} is not supported", loc=source.here(),
-                         remedy="Leave dtype= out, and convert the result.")
+        raise DTypeError(
+            f"a mean in dtype {wide.np} is not supported",
+            loc=source.here(),
+            remedy="Leave dtype= out, and convert the result.",
+        )
     y = cast(trace, x, wide)
     assert isinstance(y, Tracer)
     return y
 
 
-def mean(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-         where: Any = NOT_GIVEN) -> Tracer:
+def mean(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     y = _float(trace, x, dtype)
     axes = axes_of(trace, axis, len(x.shape))
     if where is NOT_GIVEN or where is True:
@@ -171,11 +234,16 @@ def mean(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, keepdims:
     return apply_op(trace, arithmetic.div, (total, _count(trace, y, axis, keepdims, where)))
 
 
-def _composed(trace: Trace, build: Any, x: Tracer, axes: tuple[int, ...], keepdims: bool,
-              *more: Any) -> Tracer:
+def _composed(
+    trace: Trace, build: Any, x: Tracer, axes: tuple[int, ...], keepdims: bool, *more: Any
+) -> Tracer:
     shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
-    out = trace.compose(lambda b, v: build(b, v, axes, *more), (x,), hint=build.__name__,
-                        scalar=scalar_flag(trace, shape))
+    out = trace.compose(
+        lambda b, v: build(b, v, axes, *more),
+        (x,),
+        hint=build.__name__,
+        scalar=scalar_flag(trace, shape),
+    )
     return _kept(trace, out, axes, len(x.shape), keepdims)
 
 
@@ -185,22 +253,37 @@ def _count(trace: Trace, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tra
     return sum(trace, ones, axis, None, keepdims, where=mask)
 
 
-def var(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, ddof: float = 0,
-        keepdims: bool = False, where: Any = NOT_GIVEN) -> Tracer:
+def var(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     y = _float(trace, x, dtype)
     axes = axes_of(trace, axis, len(x.shape))
     if where is NOT_GIVEN or where is True:
         return _composed(trace, reduce.var, y, axes, keepdims, ddof)
     middle = mean(trace, y, axis, None, True, where)
     away = apply_op(trace, arithmetic.sub, (y, middle))
-    total = sum(trace, apply_op(trace, arithmetic.mul, (away, away)), axis, None, keepdims,
-                where=where)
+    total = sum(
+        trace, apply_op(trace, arithmetic.mul, (away, away)), axis, None, keepdims, where=where
+    )
     count = apply_op(trace, arithmetic.sub, (_count(trace, y, axis, keepdims, where), ddof))
     return apply_op(trace, arithmetic.div, (total, apply_op(trace, select.maximum, (count, 0))))
 
 
-def std(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None, ddof: float = 0,
-        keepdims: bool = False, where: Any = NOT_GIVEN) -> Tracer:
+def std(
+    trace: Trace,
+    x: Tracer,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = NOT_GIVEN,
+) -> Tracer:
     return apply_op(trace, sqrt, (var(trace, x, axis, dtype, ddof, keepdims, where),))
 
 
@@ -224,12 +307,20 @@ def _position(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool) -> 
     rank = len(x.shape)
     if axis is None or not rank:
         flat = trace.read(x, Reshape((int(np.prod(x.shape)),)))
-        out = trace.apply(op, (flat,), op.attrs(axis=0),  # type: ignore[call-arg]
-                          scalar=scalar_flag(trace, ()))
+        out = trace.apply(
+            op,
+            (flat,),
+            op.attrs(axis=0),  # type: ignore[call-arg]
+            scalar=scalar_flag(trace, ()),
+        )
         return _kept(trace, out, tuple(range(rank)), rank, keepdims)
     k = axis_of(trace, axis, rank)
-    out = trace.apply(op, (x,), op.attrs(axis=k),  # type: ignore[call-arg]
-                      scalar=scalar_flag(trace, x.shape[1:]))
+    out = trace.apply(
+        op,
+        (x,),
+        op.attrs(axis=k),  # type: ignore[call-arg]
+        scalar=scalar_flag(trace, x.shape[1:]),
+    )
     return _kept(trace, out, (k,), rank, keepdims)
 
 
@@ -241,8 +332,15 @@ def scan(trace: Trace, op: OpDef, x: Tracer, axis: Any = None, dtype: Any = None
         y = trace.read(y, Reshape((int(np.prod(y.shape)),)))
         axis = 0
     k = axis_of(trace, axis, len(y.shape))
-    return trace.apply(op, (y,), op.attrs(axis=k, reverse=False,  # type: ignore[call-arg, no-any-return]
-                                          exclusive=False))
+    return trace.apply(
+        op,
+        (y,),
+        op.attrs(
+            axis=k,
+            reverse=False,  # type: ignore[call-arg, no-any-return]
+            exclusive=False,
+        ),
+    )
 
 
 def cumsum(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
@@ -262,8 +360,7 @@ def diff(trace: Trace, x: Tracer, n: Any = 1, axis: Any = -1) -> Tracer:
     if times < 0:
         raise ValueArgumentError(f"order must be non-negative but got {times}", loc=source.here())
     if not x.shape:
-        raise ShapeError("diff requires input that is at least one dimensional",
-                         loc=source.here())
+        raise ShapeError("diff requires input that is at least one dimensional", loc=source.here())
     k = axis_of(trace, axis, len(x.shape))
     op = ne if x.element_type is BOOL else arithmetic.sub
     for _ in range(times):

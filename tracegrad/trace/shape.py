@@ -12,18 +12,33 @@ from typing import Any
 from tracegrad import source
 from tracegrad.errors import AxisError, ShapeError, ValueArgumentError, ViewMutationError
 from tracegrad.graph.storage import (
-    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, View,
+    Diagonal,
+    Expand,
+    Index,
+    NewAxis,
+    Permute,
+    Pick,
+    Reshape,
+    Span,
+    Step,
+    View,
 )
 from tracegrad.ops.shape import concat, concat_attrs
 from tracegrad.trace import layout
 from tracegrad.trace.promote import (
-    Arg, as_int, cast, result_type, shape_of, spread_steps,
+    Arg,
+    as_int,
+    cast,
+    result_type,
+    shape_of,
+    spread_steps,
 )
 from tracegrad.trace.tracer import Trace, Tracer
 
 
-def view(trace: Trace, x: Tracer, *steps: Step, origin: str = "view", readonly: bool = False
-         ) -> Tracer:
+def view(
+    trace: Trace, x: Tracer, *steps: Step, origin: str = "view", readonly: bool = False
+) -> Tracer:
     """A view by `steps`, or a copy when `x` is a scalar (a scalar again if it has no axes)."""
     if x.scalar:
         return trace.read(x, *steps, scalar=View(steps).shape(x.shape) == ())
@@ -38,8 +53,11 @@ def axis_of(trace: Trace, axis: Any, rank: int) -> int:
     numpy = trace.face.numpy_scalars  # type: ignore[attr-defined]
     if not numpy and rank == 0 and k in (-1, 0):
         return 0
-    raise AxisError(f"axis {k} is out of bounds for array of dimension {rank}", loc=source.here(),
-                    kind=None if numpy else "out_of_bounds")
+    raise AxisError(
+        f"axis {k} is out of bounds for array of dimension {rank}",
+        loc=source.here(),
+        kind=None if numpy else "out_of_bounds",
+    )
 
 
 def axes_of(trace: Trace, axis: Any, rank: int) -> tuple[int, ...]:
@@ -89,23 +107,25 @@ def _size(shape: Sequence[int]) -> int:
 
 def _cannot_reshape(size: int, sizes: Sequence[int]) -> ShapeError:
     shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({','.join(map(str, sizes))})"
-    return ShapeError(f"cannot reshape array of size {size} into shape {shape}",
-                      loc=source.here())
+    return ShapeError(f"cannot reshape array of size {size} into shape {shape}", loc=source.here())
 
 
-def reshape(trace: Trace, x: Tracer, shape: Any, order: str = "C", copy: bool | None = None
-            ) -> Tracer:
+def reshape(
+    trace: Trace, x: Tracer, shape: Any, order: str = "C", copy: bool | None = None
+) -> Tracer:
     """A view where the layout allows it, else a copy (`copy`: always, or False to refuse)."""
     to = target_shape(x, shape)
     if order not in ("C", "F", "A"):
-        raise ValueArgumentError(f"order must be one of 'C', 'F', 'A' (got {order!r})",
-                                 loc=source.here())
+        raise ValueArgumentError(
+            f"order must be one of 'C', 'F', 'A' (got {order!r})", loc=source.here()
+        )
     steps = layout.reshape_steps(x.layout, to, order)
     if not copy and layout.can_view(x.layout, steps):
         return view(trace, x, *steps, origin="reshape")
     if copy is False:
         raise ValueArgumentError(
-            "Unable to avoid creating a copy while reshaping.", loc=source.here())
+            "Unable to avoid creating a copy while reshaping.", loc=source.here()
+        )
     f_order = order == "F" or (order == "A" and len(steps) > 1)
     return trace.read(x, *steps, layout=layout.packed(to, range(len(to))) if f_order else None)
 
@@ -116,8 +136,12 @@ def torch_view(trace: Trace, x: Tracer, shape: Any) -> Tracer:
     if not layout.can_view(x.layout, (Reshape(to),)):
         raise ViewMutationError(
             "view size is not compatible with input tensor's size and stride (at least one "
-            "dimension spans across two contiguous subspaces)", kind="bad_geometry",
-            loc=source.here(), op_name="view", remedy="Use .reshape(...), which copies.")
+            "dimension spans across two contiguous subspaces)",
+            kind="bad_geometry",
+            loc=source.here(),
+            op_name="view",
+            remedy="Use .reshape(...), which copies.",
+        )
     return trace.view(x, Reshape(to))
 
 
@@ -127,7 +151,8 @@ def ravel(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
         axes = layout.axis_order(len(x.shape), [x.layout.stride])  # type: ignore[list-item]
         steps: tuple[Step, ...] = (Permute(tuple(reversed(axes))), Reshape((_size(x.shape),)))
         if layout.can_view(x.layout, steps) and all(
-                s > 0 for n, s in zip(x.shape, x.layout.stride, strict=True) if n > 1):
+            s > 0 for n, s in zip(x.shape, x.layout.stride, strict=True) if n > 1
+        ):
             return view(trace, x, *steps, origin="ravel")
         return trace.read(x, *steps)
     return reshape(trace, x, (-1,) if _size(x.shape) else (0,), order)
@@ -146,8 +171,7 @@ def copy(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
     return trace.read(x, layout=layout.copied(x.layout, order))
 
 
-def permute(trace: Trace, x: Tracer, axes: Sequence[Any] | None, origin: str = "permute"
-            ) -> Tracer:
+def permute(trace: Trace, x: Tracer, axes: Sequence[Any] | None, origin: str = "permute") -> Tracer:
     rank = len(x.shape)
     if axes is None:
         order = tuple(reversed(range(rank)))
@@ -176,7 +200,8 @@ def moveaxis(trace: Trace, x: Tracer, start: Any, to: Any, origin: str = "moveax
     if len(a) != len(b):
         raise ValueArgumentError(
             "`source` and `destination` arguments must have the same number of elements",
-            loc=source.here())
+            loc=source.here(),
+        )
     order = [k for k in range(rank) if k not in a]
     for dest, src in sorted(zip(b, a, strict=True)):
         order.insert(dest, src)
@@ -193,7 +218,8 @@ def squeeze(trace: Trace, x: Tracer, axis: Any, strict: bool) -> Tracer:
         if strict and any(x.shape[k] != 1 for k in drop):
             raise ValueArgumentError(
                 "cannot select an axis to squeeze out which has size not equal to one",
-                loc=source.here())
+                loc=source.here(),
+            )
         drop = tuple(k for k in drop if x.shape[k] == 1)
     items = tuple(Pick(0) if k in drop else Span(0, n) for k, n in enumerate(x.shape))
     return view(trace, x, Index(items), origin="squeeze")
@@ -221,7 +247,9 @@ def _check_expand(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
     if not broadcast_to_target(shape, to):
         raise ShapeError(
             "operands could not be broadcast together with remapped shapes [original->remapped]: "
-            f"{shape} and requested shape {to}", loc=source.here())
+            f"{shape} and requested shape {to}",
+            loc=source.here(),
+        )
 
 
 def expand(trace: Trace, x: Tracer, shape: Any) -> Tracer:
@@ -238,17 +266,20 @@ def expand(trace: Trace, x: Tracer, shape: Any) -> Tracer:
 
 def flip(trace: Trace, x: Tracer, axis: Any) -> Tracer:
     axes = axes_of(trace, axis, len(x.shape))
-    items = tuple(Span(n - 1, n, -1) if k in axes and n > 0 else Span(0, n)
-                  for k, n in enumerate(x.shape))
+    items = tuple(
+        Span(n - 1, n, -1) if k in axes and n > 0 else Span(0, n) for k, n in enumerate(x.shape)
+    )
     return view(trace, x, Index(items), origin="flip")
 
 
-def diagonal(trace: Trace, x: Tracer, offset: Any, axis1: Any, axis2: Any, readonly: bool
-             ) -> Tracer:
+def diagonal(
+    trace: Trace, x: Tracer, offset: Any, axis1: Any, axis2: Any, readonly: bool
+) -> Tracer:
     rank = len(x.shape)
     if rank < 2:
-        raise ValueArgumentError("diag requires an array of at least two dimensions",
-                                 loc=source.here())
+        raise ValueArgumentError(
+            "diag requires an array of at least two dimensions", loc=source.here()
+        )
     a, b = axis_of(trace, axis1, rank), axis_of(trace, axis2, rank)
     if a == b:
         raise ValueArgumentError("axis1 and axis2 cannot be the same", loc=source.here())
@@ -256,8 +287,16 @@ def diagonal(trace: Trace, x: Tracer, offset: Any, axis1: Any, axis2: Any, reado
     return view(trace, x, step, origin="diagonal", readonly=readonly)
 
 
-def span(trace: Trace, x: Tracer, axis: int, start: int, size: int, *, origin: str = "slice",
-         output: int = -1) -> Tracer:
+def span(
+    trace: Trace,
+    x: Tracer,
+    axis: int,
+    start: int,
+    size: int,
+    *,
+    origin: str = "slice",
+    output: int = -1,
+) -> Tracer:
     """`size` elements of one axis from `start`."""
     items = tuple(Span(start, size) if k == axis else Span(0, n) for k, n in enumerate(x.shape))
     return trace.view(x, Index(items), origin=origin, output=output)
@@ -271,7 +310,8 @@ def concatenate(trace: Trace, xs: Sequence[Arg], axis: int) -> Tracer:
     dtype = result_type(trace, xs)
     parts = [cast(trace, x, dtype) for x in xs]
     return trace.apply(  # type: ignore[no-any-return]
-        concat, parts, concat_attrs([shape_of(x) for x in xs], axis))
+        concat, parts, concat_attrs([shape_of(x) for x in xs], axis)
+    )
 
 
 def stack(trace: Trace, xs: Sequence[Arg], axis: Any) -> Tracer:

@@ -248,9 +248,9 @@ class Signature:
                 name,
                 kind,
                 TensorType(x.shape, x.element_type),
-                x.layout.stride,
+                x.layout.stride,  # type: ignore[arg-type]
                 not x.readonly,
-            )  # type: ignore[arg-type]
+            )
         if isinstance(x, np.ndarray):
             return Leaf(
                 path,

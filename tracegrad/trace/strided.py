@@ -25,16 +25,22 @@ def as_strided(x: Tracer, size: Any, stride: Any, storage_offset: Any = None) ->
     if len(to) != len(by):
         raise _refused("mismatch in length of strides and shape", "bad_geometry")
     if any(s < 0 for s in by) or any(n < 0 for n in to):
-        raise _refused("as_strided: Negative strides are not supported at the moment, got "
-                       f"strides: {list(by)}", "bad_geometry")
+        raise _refused(
+            "as_strided: Negative strides are not supported at the moment, got "
+            f"strides: {list(by)}",
+            "bad_geometry",
+        )
     _check_dense(x)
     total = 1
     for n in x.memory.shape:
         total *= n
     last = offset + sum((n - 1) * s for n, s in zip(to, by, strict=True))
     if offset < 0 or (0 not in to and last >= total):
-        raise _refused(f"setStorage: sizes {list(to)}, strides {list(by)}, storage offset {offset} "
-                       f"are out of bounds for storage of size {total}", "out_of_bounds")
+        raise _refused(
+            f"setStorage: sizes {list(to)}, strides {list(by)}, storage offset {offset} "
+            f"are out of bounds for storage of size {total}",
+            "out_of_bounds",
+        )
     return trace.strided(x, to, by, offset)
 
 
@@ -45,19 +51,24 @@ def _refused(message: str, kind: str) -> ViewMutationError:
 def _own_offset(x: Tracer) -> int:
     geometry = x.alias.view.geometry(x.memory.shape)
     if geometry is None or not isinstance(geometry.offset, int):
-        raise UnsupportedError("as_strided of this view needs an explicit offset",
-                               loc=source.here())
+        raise UnsupportedError(
+            "as_strided of this view needs an explicit offset", loc=source.here()
+        )
     return geometry.offset
 
 
 def _check_dense(x: Tracer) -> None:
     if x.memory.layout != dense_strides(x.memory.shape):
-        raise UnsupportedError("as_strided of an array that is not C-contiguous is not supported",
-                               loc=source.here(), remedy="Use np.ascontiguousarray first.")
+        raise UnsupportedError(
+            "as_strided of an array that is not C-contiguous is not supported",
+            loc=source.here(),
+            remedy="Use np.ascontiguousarray first.",
+        )
 
 
-def numpy_as_strided(x: Tracer, shape: Any = None, strides: Any = None, subok: bool = False,
-                     writeable: bool = True) -> Tracer:
+def numpy_as_strided(
+    x: Tracer, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True
+) -> Tracer:
     """``np.lib.stride_tricks.as_strided``: `strides` in bytes, from the array's first element."""
     trace = trace_of(x)
     x = trace.lift(x)
@@ -84,14 +95,18 @@ def sliding_window_view(x: Tracer, window_shape: Any, axis: Any = None, **_: Any
     trace = trace_of(x)
     x = trace.lift(x)
     widths = sizes_of(window_shape)
-    axes = tuple(range(len(x.shape))) if axis is None else tuple(
-        axis_of(trace, k, len(x.shape)) for k in (axis if isinstance(axis, (tuple, list))
-                                                  else (axis,)))
+    axes = (
+        tuple(range(len(x.shape)))
+        if axis is None
+        else tuple(
+            axis_of(trace, k, len(x.shape))
+            for k in (axis if isinstance(axis, (tuple, list)) else (axis,))
+        )
+    )
     if len(axes) != len(widths):
         raise _refused("window_shape and axis must have the same length", "bad_geometry")
     for k, n in zip(axes, widths, strict=True):
         if n > x.shape[k]:
-            raise _refused("window shape cannot be larger than input array shape",
-                           "out_of_bounds")
+            raise _refused("window shape cannot be larger than input array shape", "out_of_bounds")
         x = view(trace, x, Unfold(k, n, 1), origin="sliding_window_view", readonly=True)
     return x

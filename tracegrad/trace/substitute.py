@@ -216,7 +216,8 @@ class Substitution:
 
     def _function(self, path: Path, raw: FunctionType) -> Any:
         code = raw.__code__
-        if type(raw.__globals__) is Namespace:
+        space = raw.__globals__
+        if type(space) is Namespace and space.sub is self:
             return raw
         if raw is not self.root and not is_user_path(code.co_filename):
             return self._wrapper(raw) if "__wrapped__" in raw.__dict__ else wrap_installed(raw)
@@ -282,7 +283,9 @@ class Substitution:
     def namespace(self, base: dict[str, Any]) -> Namespace:
         """The substituted globals over `base`."""
         if type(base) is Namespace:
-            return base
+            if base.sub is self:
+                return base
+            base = base.base  # a function that an earlier trace left behind
         space = self._spaces.get(id(base))
         if space is None:
             if self.home is None:

@@ -6,6 +6,7 @@ import dis
 import os
 import sys
 import sysconfig
+from bisect import bisect_right
 from functools import lru_cache
 from types import CodeType
 
@@ -16,9 +17,6 @@ _STDLIB = tuple(
     | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}
 )
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
-# Programs that ship with the package are user code of it.
-_PROGRAMS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "demo")
-
 # Calls with keyword names on the stack; 3.13 keeps NULL above the callee, earlier below.
 _NULL_ABOVE = sys.version_info >= (3, 13)
 
@@ -26,8 +24,6 @@ _NULL_ABOVE = sys.version_info >= (3, 13)
 @lru_cache(maxsize=4096)
 def is_user_path(file: str) -> bool:
     """Whether source of this name is the user's: not installed, not the standard library."""
-    if file.startswith(_PROGRAMS):
-        return True
     if file.startswith("<frozen") or any(part in file for part in _INSTALLED):
         return False
     return is_user_file(file) and not file.startswith(_STDLIB)
@@ -71,9 +67,8 @@ def is_callee(code: CodeType, offset: int) -> bool:
     own may be missed, and then the real function meets a traced value and says so.
     """
     instructions = _instructions(code)
-    at = _index(code).get(offset)
-    if at is None:
-        return False
+    # A specialised instruction that calls Python leaves the frame at its last cache entry.
+    at = bisect_right(_offsets(code), offset) - 1
     first = instructions[at]
     if first.opname == "LOAD_METHOD":
         return True
@@ -86,6 +81,8 @@ def is_callee(code: CodeType, offset: int) -> bool:
     above = 0
     for ins in instructions[at + 1 :]:
         name, arg = ins.opname, ins.arg or 0
+        if name == "LOAD_SUPER_ATTR" and above == 2:
+            return True
         if name in ("PRECALL", "CALL") and above in (arg, arg + _NULL_ABOVE):
             return True
         if name == "CALL_KW" and above in (arg + 1, arg + 1 + _NULL_ABOVE):
@@ -106,5 +103,5 @@ def _instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _index(code: CodeType) -> dict[int, int]:
-    return {ins.offset: k for k, ins in enumerate(_instructions(code))}
+def _offsets(code: CodeType) -> tuple[int, ...]:
+    return tuple(ins.offset for ins in _instructions(code))

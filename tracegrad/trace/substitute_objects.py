@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from tracegrad.trace.substitute import Substitution
 
 _get = object.__getattribute__
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: not defined in C
 
 
 def is_user_class(kind: type) -> bool:
     """Whether a class is defined in the user's code."""
     name = kind.__module__
-    if name in sys.builtin_module_names or name == "builtins":
+    if name == "builtins":
+        return bool(kind.__flags__ & _HEAP_TYPE)  # made by `exec` in a bare namespace
+    if name in sys.builtin_module_names:
         return False
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
@@ -293,7 +296,8 @@ def is_proxied(raw: Any) -> bool:
 
 def object_proxy(sub: Substitution, path: Path, raw: Any) -> ObjectProxy:
     """The proxy of a user object found at `path`."""
-    return _proxy_type(type(raw))(sub, raw, path)
+    kind: Any = type(raw)
+    return _proxy_type(kind)(sub, raw, path)
 
 
 def unwrap_proxy(value: Any) -> Any:

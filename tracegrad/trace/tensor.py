@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,38 +10,16 @@ import numpy as np
 from tracegrad import dtypes, source
 from tracegrad.errors import UnsupportedError, ViewMutationError
 from tracegrad.graph.storage import Index, Span
-from tracegrad.trace import indexing, layout, linalg, numpy_api, reduce, shape
-from tracegrad.trace import numpy_reduce as nr
+from tracegrad.trace import layout, linalg, numpy_api, shape
 from tracegrad.trace.array import narrow, unfold
-from tracegrad.trace.elementwise import select, store
+from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
 from tracegrad.trace.promote import as_arg, as_int, cast, trace_of
 from tracegrad.trace.shape import axis_of
 from tracegrad.trace.tensor_inplace import TensorInplace
+from tracegrad.trace.tensor_names import REFUSED
 from tracegrad.trace.tensor_reduce import TensorReductions
 from tracegrad.trace.tracer import Tracer
-
-# Names of torch.Tensor that only the eager mode, or nothing yet, can serve.
-_REFUSED = {
-    "backward": "Compute gradients with tg.grad or tg.value_and_grad of the traced function.",
-    "grad": "Compute gradients with tg.grad or tg.value_and_grad of the traced function.",
-    "data": "Use detach(), or write under tg.no_grad().",
-    "set_": "Return a new tensor instead.", "resize_": "Return a new tensor instead.",
-    "requires_grad_": "Arguments are differentiated by tg.grad(argnums=...).",
-    "register_hook": "Hooks work on eager Tensors only.",
-    "retain_grad": "Return the value and differentiate with respect to it.",
-    "numpy": "A traced tensor has no values; NumPy functions take it as it is.",
-}
-_TORCH_NAMES = frozenset("""
-    addcdiv addcmul addmm addmv baddbmm cholesky cross cummax cummin det diag_embed eig erfinv
-    fft gather_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ inverse kthvalue
-    lgamma logdet lu masked_scatter masked_scatter_ masked_select median mode multinomial mvlgamma
-    nonzero pinverse qr quantile renorm scatter scatter_ scatter_add scatter_add_ scatter_reduce
-    slogdet solve sort stft svd take_ topk trapz tril_ triu_ unique view_as_complex
-    view_as_real t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_ put_
-    """.split()) | frozenset(_REFUSED)
-
-_Extremum = namedtuple("_Extremum", ["values", "indices"])
 
 
 def sizes(args: tuple[Any, ...]) -> Any:
@@ -110,8 +88,11 @@ class Tensor(TensorReductions, TensorInplace, Face):
         trace = trace_of(self)
         if len(args) == 1 and isinstance(args[0], (np.dtype, type)):
             if dtypes.of(args[0]) is not self.element_type:
-                raise UnsupportedError("view to another dtype is not supported yet",
-                                       loc=source.here(), remedy="Use to(dtype), which converts.")
+                raise UnsupportedError(
+                    "view to another dtype is not supported yet",
+                    loc=source.here(),
+                    remedy="Use to(dtype), which converts.",
+                )
             return trace.view(self, Index(tuple(Span(0, n) for n in self.shape)))
         return shape.torch_view(trace, self, sizes(args))
 
@@ -131,15 +112,15 @@ class Tensor(TensorReductions, TensorInplace, Face):
         a, b = axis_of(trace, start_dim, rank), axis_of(trace, end_dim, rank)
         if a == b:
             return self
-        middle = int(np.prod(self.shape[a:b + 1]))
-        return shape.reshape(trace, self, (*self.shape[:a], middle, *self.shape[b + 1:]))
+        middle = int(np.prod(self.shape[a : b + 1]))
+        return shape.reshape(trace, self, (*self.shape[:a], middle, *self.shape[b + 1 :]))
 
     def ravel(self) -> Any:
         return shape.reshape(trace_of(self), self, (self.numel(),))
 
     def unflatten(self, dim: Any, to: Any) -> Any:
         k = axis_of(trace_of(self), dim, len(self.shape))
-        return self.view(*self.shape[:k], *to, *self.shape[k + 1:])
+        return self.view(*self.shape[:k], *to, *self.shape[k + 1 :])
 
     def permute(self, *dims: Any) -> Any:
         return shape.permute(trace_of(self), self, sizes(dims))
@@ -151,8 +132,11 @@ class Tensor(TensorReductions, TensorInplace, Face):
 
     def t(self) -> Any:
         if len(self.shape) > 2:
-            raise ViewMutationError("t() expects a tensor with at most 2 dimensions",
-                                    kind="bad_geometry", loc=source.here())
+            raise ViewMutationError(
+                "t() expects a tensor with at most 2 dimensions",
+                kind="bad_geometry",
+                loc=source.here(),
+            )
         return shape.permute(trace_of(self), self, None)
 
     def movedim(self, source: Any, destination: Any) -> Any:
@@ -203,8 +187,12 @@ class Tensor(TensorReductions, TensorInplace, Face):
             step = as_int(split_size, "split_size")
             parts = [min(step, n - at) for at in range(0, n, step)] if step > 0 and n else [0]
         if sum(parts) != n or any(p < 0 for p in parts):
-            raise ViewMutationError(f"split: sizes {parts} do not sum to {n}",
-                                    kind="out_of_bounds", loc=source.here(), op_name="split")
+            raise ViewMutationError(
+                f"split: sizes {parts} do not sum to {n}",
+                kind="out_of_bounds",
+                loc=source.here(),
+                op_name="split",
+            )
         return self._pieces(parts, k, "split")
 
     def chunk(self, chunks: Any, dim: Any = 0) -> tuple[Any, ...]:
@@ -231,8 +219,9 @@ class Tensor(TensorReductions, TensorInplace, Face):
         k = axis_of(trace, dim, len(self.shape))
         rest = [Span(0, n) for n in self.shape]
         return tuple(
-            trace.view(x, Index((*rest[:k], Pick(i), *rest[k + 1:])), origin="unbind", output=i)
-            for i in range(self.shape[k]))
+            trace.view(x, Index((*rest[:k], Pick(i), *rest[k + 1 :])), origin="unbind", output=i)
+            for i in range(self.shape[k])
+        )
 
     def tensor_split(self, indices_or_sections: Any, dim: Any = 0) -> tuple[Any, ...]:
         return tuple(numpy_api.FUNCTIONS[np.array_split](self, indices_or_sections, dim))
@@ -276,8 +265,9 @@ class Tensor(TensorReductions, TensorInplace, Face):
         """A copy with axes reversed (PyTorch has no negative strides)."""
         trace = trace_of(self)
         axes = shape.axes_of(trace, tuple(sizes(dims)), len(self.shape))
-        items = tuple(Span(n - 1, n, -1) if k in axes and n else Span(0, n)
-                      for k, n in enumerate(self.shape))
+        items = tuple(
+            Span(n - 1, n, -1) if k in axes and n else Span(0, n) for k, n in enumerate(self.shape)
+        )
         return trace.read(self, Index(items))
 
     def repeat(self, *counts: Any) -> Any:
@@ -336,8 +326,8 @@ class Tensor(TensorReductions, TensorInplace, Face):
     sub_ = subtract_ = with_alpha("sub", inplace_=True)
 
     @classmethod
-    def _known_elsewhere(cls) -> frozenset[str]:
-        return _TORCH_NAMES | frozenset(dir(np.ndarray))
+    def _refused_names(cls) -> Mapping[str, str]:
+        return dict.fromkeys(dir(np.ndarray), "") | REFUSED
 
     @classmethod
     def _origin(cls) -> str:
@@ -345,4 +335,3 @@ class Tensor(TensorReductions, TensorInplace, Face):
 
 
 install_methods(Tensor)
-

@@ -6,7 +6,7 @@ from typing import Any
 
 from tracegrad import source
 from tracegrad.errors import UnsupportedError
-from tracegrad.ops.select import clip, maximum, minimum
+from tracegrad.ops.select import clamp_max, clamp_min, clip
 from tracegrad.trace.promote import trace_of
 from tracegrad.trace.tracer import Tracer
 from tracegrad.views import legality
@@ -23,8 +23,8 @@ class TensorInplace(Tracer):
         if min is not None and max is not None:
             return write_inplace(self, clip, min, max)
         if min is not None:
-            return write_inplace(self, maximum, min)
-        return write_inplace(self, minimum, max)
+            return write_inplace(self, clamp_min, min)
+        return write_inplace(self, clamp_max, max)
 
     clip_ = clamp_
 
@@ -35,17 +35,10 @@ class TensorInplace(Tracer):
         x = trace.lift(self)
         legality.check_detach_inplace(x.alias, loc)
         if any(x.memory.base is value for value in trace.builder.inputs):
-            raise UnsupportedError("detach_() of an argument is not supported", loc=source.here(),
-                                   remedy="Use x = x.detach().")
+            raise UnsupportedError(
+                "detach_() of an argument is not supported",
+                loc=source.here(),
+                remedy="Use x = x.detach().",
+            )
         trace.detach_in_place(x)
         return self
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        raise UnsupportedError("Tensor.requires_grad_ is not supported in traced code",
-                               loc=source.here(),
-                               remedy="Arguments are differentiated by tg.grad(argnums=...).")
-
-    def backward(self, *args: Any, **keywords: Any) -> Any:
-        raise UnsupportedError(
-            "Tensor.backward() inside a traced function is not supported yet", loc=source.here(),
-            remedy="Compute gradients with tg.grad or tg.value_and_grad of the traced function.")

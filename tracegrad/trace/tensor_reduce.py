@@ -40,17 +40,32 @@ class TensorReductions(Tracer):
         axis, keep = _where(dim, keepdim, k)
         return reduce.mean(trace_of(self), self, axis, dtype, keep)
 
-    def var(self, dim: Any = None, unbiased: Any = True, keepdim: Any = False, *,
-            correction: Any = None, **k: Any) -> Any:
+    def var(
+        self,
+        dim: Any = None,
+        unbiased: Any = True,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+        **k: Any,
+    ) -> Any:
         """Divisor n - 1 unless ``correction`` or ``unbiased=False`` says otherwise."""
         return self._spread(reduce.var, dim, unbiased, keepdim, correction, k)
 
-    def std(self, dim: Any = None, unbiased: Any = True, keepdim: Any = False, *,
-            correction: Any = None, **k: Any) -> Any:
+    def std(
+        self,
+        dim: Any = None,
+        unbiased: Any = True,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+        **k: Any,
+    ) -> Any:
         return self._spread(reduce.std, dim, unbiased, keepdim, correction, k)
 
-    def _spread(self, of: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any,
-                k: dict[str, Any]) -> Any:
+    def _spread(
+        self, of: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any, k: dict[str, Any]
+    ) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         axis, keep = _where(dim, keepdim, k)
@@ -73,14 +88,14 @@ class TensorReductions(Tracer):
         """The smallest element; with a dim, values and indices; with a tensor, `minimum`."""
         return self._extremum(reduce.min, reduce.argmin, np.minimum, dim, keepdim, k)
 
-    def _extremum(self, whole: Any, position: Any, pairwise: Any, dim: Any, keepdim: Any,
-                  k: dict[str, Any]) -> Any:
+    def _extremum(
+        self, whole: Any, position: Any, pairwise: Any, dim: Any, keepdim: Any, k: dict[str, Any]
+    ) -> Any:
         trace = trace_of(self)
         if isinstance(dim, Tracer):
             from tracegrad.trace.promote import ufunc_ops
 
-            return apply_op(trace, ufunc_ops()[pairwise],
-                            [as_arg(trace, self), as_arg(trace, dim)])
+            return apply_op(trace, ufunc_ops()[pairwise], [as_arg(trace, self), as_arg(trace, dim)])
         axis, keep = _where(dim, keepdim, k)
         if axis is None:
             return whole(trace, self, None, keep)
@@ -133,4 +148,4 @@ def _dropped(x: Tracer, axis: Any) -> Tracer:
     from tracegrad.graph.storage import Reshape
 
     k = axis % len(x.shape)
-    return x.trace.read(x, Reshape((*x.shape[:k], *x.shape[k + 1:])))
+    return x.trace.read(x, Reshape((*x.shape[:k], *x.shape[k + 1 :])))

@@ -18,7 +18,10 @@ import numpy as np
 from tracegrad import dtypes, source
 from tracegrad.dtypes import DType
 from tracegrad.errors import (
-    GradientWarning, LeakedTracerError, UnsupportedError, ViewMutationError,
+    GradientWarning,
+    LeakedTracerError,
+    UnsupportedError,
+    ViewMutationError,
 )
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.evaluate import evaluate
@@ -126,6 +129,7 @@ class Trace:
     lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
     check_outside: Callable[[Tracer, bool], None] | None = None
     names: Any = None
+    prints: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     _families: dict[object, object] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)

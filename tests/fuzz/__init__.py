@@ -1,0 +1,1 @@
+"""Random small programs, and judges that run each of them several ways."""
