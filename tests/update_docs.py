@@ -6,7 +6,7 @@
 In a page, blocks share one namespace, one folder and one file of source, named after the page:
 
 - ``python``            is executed; a ``text`` block that follows shows what it prints
-- ``python error``      must raise a `TracegradError`, whose type and text are its output
+- ``python error``      must raise a `TracegradError`; its output is type, kind and text
 - ``python file=NAME``  is written to NAME in the page's folder and executed
 - ``sh``                lines are run in the page's folder; `python` is this interpreter
 - between ``<!-- output -->`` and ``<!-- end -->`` stands what the block before it prints, as it is
@@ -85,7 +85,7 @@ class Page:
             raise SystemExit(f"{self.name}: the block at line {block.line} raised nothing")
         shown = out.getvalue()
         if raised is not None:
-            shown += f"{type(raised).__name__}: {raised}\n"
+            shown += f"{type(raised).__name__} [{raised.kind}]: {raised}\n"
         return _stripped(shown)
 
 
@@ -146,7 +146,8 @@ def rendered(path: Path) -> str:
                 output = page.run(block)
                 if block.shown is not None:
                     start, end = block.shown
-                    out += [*lines[done:start], *output.splitlines()]
+                    blank = [""] if lines[start - 1] == _OPEN else []  # Markdown wants it
+                    out += [*lines[done:start], *blank, *output.splitlines(), *blank]
                     done = end
         finally:
             os.chdir(here)

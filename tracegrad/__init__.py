@@ -16,7 +16,6 @@ import importlib
 from tracegrad import debug, errors
 from tracegrad.checks import check_grads
 from tracegrad.compiled import CompiledFunction, compile, disable_compile
-from tracegrad.export import export
 from tracegrad.options import Options
 from tracegrad.spec import spec
 from tracegrad.trace.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
@@ -27,11 +26,20 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """The array functions and dtypes, found in `tracegrad.namespace`."""
+    """`export`, array functions and dtypes, whose modules are loaded when asked for."""
     # Not `from tracegrad import`, which would ask this function for the submodule.
+    if name == "export":
+        return importlib.import_module("tracegrad.exporting").export
     namespace = importlib.import_module("tracegrad.namespace")
     if name in namespace.FUNCTIONS:
         return namespace.FUNCTIONS[name]
     if name in namespace.DTYPES:
         return getattr(namespace, name)
     raise AttributeError(f"module 'tracegrad' has no attribute {name!r}")
+
+
+__all__ = [
+    "CompiledFunction", "Options", "check_grads", "compile", "debug", "disable_compile",
+    "enable_grad", "errors", "export", "grad", "is_grad_enabled", "jvp", "no_grad",
+    "register_pytree", "set_grad_enabled", "spec", "stop_gradient", "value_and_grad", "vjp",
+]

@@ -10,21 +10,21 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from tracegrad import source
 from tracegrad.errors import ArgumentError, RecompileWarning, ValueArgumentError
 from tracegrad.graph.ir import Graph
 from tracegrad.graph.text import print_graph
-from tracegrad.inspect.explain import Circumstances, explain
-from tracegrad.loops.text import print_program
 from tracegrad.options import Options
-from tracegrad.pipeline import GRAPH_STAGES, STAGES
-from tracegrad.specialise import Specialisation
 from tracegrad.trace.enter import recompile_advice
 from tracegrad.trace.modes import STATE, current_trace
 from tracegrad.trace.signature import Signature
 
+if TYPE_CHECKING:
+    from tracegrad.specialise import Specialisation
+
+# The compiler proper is imported when something is compiled, so that `import tracegrad` is quick.
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,6 +72,9 @@ class Lowered:
     def graph(self, stage: str = "traced") -> GraphText:
         """The graph of a stage: traced, functional, joint or optimized (or `scheduled`, the
         kernels as loop IR)."""
+        from tracegrad.loops.text import print_program
+        from tracegrad.pipeline import GRAPH_STAGES, STAGES
+
         if stage == "scheduled":
             return GraphText(print_program(self.specialisation.lowering.plan.program))
         if stage == "source":
@@ -162,6 +165,8 @@ class CompiledFunction(Generic[P, R]):
             self._quick = specialisation.bind()
 
     def _specialise(self, key: Hashable, args: Any, kwargs: Any) -> Specialisation:
+        from tracegrad.specialise import Specialisation
+
         with self._lock:
             self._misses += 1
             call = self._signature.describe(args, kwargs)
@@ -185,6 +190,8 @@ class CompiledFunction(Generic[P, R]):
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace and lower for these arguments, which are not written."""
+        from tracegrad.specialise import Specialisation
+
         call = self._signature.describe(args, kwargs)
         return Lowered(Specialisation(self.fn, call, self.options), self)
 
@@ -198,6 +205,8 @@ class CompiledFunction(Generic[P, R]):
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A report on what a call with these arguments does, as text."""
+        from tracegrad.inspect.explain import Circumstances, explain
+
         made = self.lower(*args, **kwargs).specialisation
         leaves = made.call_signature.leaves
         outside = made.traced.outside

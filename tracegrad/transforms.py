@@ -16,11 +16,12 @@ import optree
 
 from tracegrad import nested, source
 from tracegrad.compiled import BoundCompiled, CompiledFunction
-from tracegrad.errors import ArgumentError, GradientError, ValueArgumentError
+from tracegrad.errors import ArgumentError, GradientError, TracegradError
 from tracegrad.ops.views import stop_gradient as stop_gradient_op
 from tracegrad.options import Options
+from tracegrad.trace.argnums import Selection, resolve_argnums
 from tracegrad.trace.modes import current_trace
-from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Leaf, Signature
+from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Signature
 from tracegrad.trace.tracer import Trace, Tracer
 
 ArgNums = int | Sequence[int]
@@ -45,77 +46,25 @@ class _Differentiated:
         self.__name__ = getattr(inner, "__name__", type(inner).__name__)
         self.signature = Signature(self.fn, *statics)
         self.statics = statics
-        self.argnums = argnums if argnums is not None or argnames is not None else 0
+        self.argnums: Any = argnums
         self.argnames = argnames
         self.has_aux = has_aux
 
-    # -- which leaves
-
-    def chosen(self, call: CallSignature) -> list[tuple[range, optree.PyTreeSpec]]:
-        """Leaves and structure of each argument that is differentiated, in the order asked."""
-        spots = {name: (leaves, tree) for (name, leaves), tree in
-                 zip(call.arguments, call.subtrees, strict=True)}
-        out = []
-        for wanted in self._wanted(call):
-            if wanted not in spots:
-                raise ValueArgumentError(
-                    f"{call.name} was called without argument {wanted!r}, which is to be "
-                    "differentiated", loc=source.here())
-            out.append(spots[wanted])
-        return out
-
-    def _wanted(self, call: CallSignature) -> list[int | str]:
-        positions = [name for name, _ in call.arguments if isinstance(name, int)]
-        out: list[int | str] = []
-        for n in _sequence(self.argnums):
-            if type(n) is not int:
-                raise ArgumentError(f"argnums: {n!r} is not an int", loc=source.here())
-            at = n + len(positions) if n < 0 else n
-            if at not in positions:
-                raise ValueArgumentError(
-                    f"argnums {n} is out of range: {call.name} was called with "
-                    f"{len(positions)} positional arguments", kind="argnums", loc=source.here())
-            out.append(at)
-        for name in _sequence(self.argnames):
-            if name in call.parameters and call.parameters.index(name) in positions:
-                out.append(call.parameters.index(name))
-            elif any(name == a for a, _ in call.arguments):
-                out.append(name)
-            else:
-                raise ValueArgumentError(
-                    f"argnames: {call.name} was called without {name!r}", kind="argnums",
-                    loc=source.here())
-        return out
-
-    def leaves(self, call: CallSignature) -> list[int]:
-        """The leaves to differentiate; raises for those that have no gradient."""
-        out: list[int] = []
-        for span, _ in self.chosen(call):
-            traced = [k for k in span if call.leaves[k].is_traced]
-            for k in traced:
-                _require_inexact(call.leaves[k])
-            if not traced:
-                raise GradientError(
-                    f"{_path(call, span)} has no array or float to differentiate",
-                    loc=source.here(), remedy="Pass it as a float or a float array.")
-            out.extend(k for k in traced if k not in out)
-        return out
+    def select(self, call: CallSignature) -> Selection:
+        """The leaves to differentiate, placed at the user's line where there are none."""
+        try:
+            return resolve_argnums(call, self.argnums, self.argnames)
+        except TracegradError as e:
+            raise e.at(source.here()) from None
 
     def gradients(self, region: nested.Region, found: Sequence[Tracer]) -> Any:
         """Derivatives in the structure of the arguments asked for; None for static leaves."""
-        call = region.traced.signature
-        by_leaf: dict[int, Any] = {}
-        for k, d in zip(region.wrt, found, strict=True):
-            leaf = region.traced.inputs[k].leaf
-            assert leaf is not None
-            by_leaf[leaf] = nested.like_leaf(d, region, k)
-        out = [tree.unflatten([by_leaf.get(k) for k in span])
-               for span, tree in self.chosen(call)]
-        single = isinstance(self.argnums, int) or isinstance(self.argnames, str)
-        return out[0] if single and len(out) == 1 else tuple(out)
+        return self.select(region.traced.signature).rebuild(
+            [nested.like_leaf(d, region, k) for k, d in zip(region.wrt, found, strict=True)])
 
     def enter(self, args: Any, kwargs: Any) -> nested.Region:
-        return nested.enter_region(self.fn, args, kwargs, self.signature, self.leaves, _trace())
+        return nested.enter_region(
+            self.fn, args, kwargs, self.signature, lambda call: self.select(call).leaves, _trace())
 
 
 class _Gradient(_Differentiated):
@@ -195,8 +144,8 @@ class _Pushforward(_Differentiated):
         self.argnums = tuple(k for k, t in enumerate(tangents)
                              if optree.tree_leaves(t, namespace=NAMESPACE))
         region = self.enter(tuple(primals), {})
-        given = tangents_of(region, tangents, self.chosen(region.traced.signature),
-                            self.argnums)
+        given = tangents_of(region, self.select(region.traced.signature), [
+            tangents[n] for n in self.argnums])
         applied = nested.apply(region, "jvp", extra=given)
         result = nested.result_of(region, applied.outputs)
         dots = iter(applied.derivatives)
@@ -222,22 +171,20 @@ def cotangents(region: nested.Region, cts: Any, has_aux: bool = False) -> list[T
             if t.dtype.is_inexact]
 
 
-def tangents_of(region: nested.Region, tangents: Any,
-                chosen: list[tuple[range, optree.PyTreeSpec]], argnums: Any) -> list[Tracer]:
-    """One tracer for each differentiated leaf, from the user's structure."""
-    by_leaf: dict[int, Any] = {}
-    for (span, _), n in zip(chosen, argnums, strict=True):
-        leaves = optree.tree_leaves(tangents[n], none_is_leaf=True, namespace=NAMESPACE)
-        if len(leaves) != len(span):
+def tangents_of(region: nested.Region, selection: Selection, tangents: Sequence[Any]
+                ) -> list[Tracer]:
+    """One tracer for each differentiated leaf, from the user's structures."""
+    given: list[Any] = [None] * len(selection.leaves)
+    for n, (places, tangent) in enumerate(zip(selection.places, tangents, strict=True)):
+        leaves = optree.tree_leaves(tangent, none_is_leaf=True, namespace=NAMESPACE)
+        if len(leaves) != len(places):
             raise ArgumentError(f"tangent {n} has {len(leaves)} leaves, the argument has "
-                                f"{len(span)}", loc=source.here())
-        by_leaf.update(zip(span, leaves, strict=True))
-    out = []
-    for k in region.wrt:
-        leaf = region.traced.inputs[k].leaf
-        assert leaf is not None
-        out.append(_like(by_leaf[leaf], region.graph.inputs[k].type, "tangent"))
-    return out
+                                f"{len(places)}", loc=source.here())
+        for at, leaf in zip(places, leaves, strict=True):
+            if at is not None:
+                given[at] = leaf
+    return [_like(x, region.graph.inputs[k].type, "tangent")
+            for x, k in zip(given, region.wrt, strict=True)]
 
 
 def _like(x: Any, type_: Any, what: str) -> Tracer:
@@ -405,28 +352,9 @@ def _options_of(f: Any) -> Options | None:
     return f.options if isinstance(f, CompiledFunction) else None
 
 
-def _sequence(x: Any) -> tuple[Any, ...]:
-    if x is None:
-        return ()
-    return (x,) if isinstance(x, (int, str)) else tuple(x)
-
-
 def _hashable(x: Any) -> Hashable:
     return tuple(x) if isinstance(x, list) else x  # type: ignore[no-any-return]
 
 
 def _line(region: nested.Region) -> Any:
     return region.traced.location or source.here()
-
-
-def _path(call: CallSignature, span: range) -> str:
-    return call.leaves[span[0]].path if len(span) else f"an argument of {call.name}"
-
-
-def _require_inexact(leaf: Leaf) -> None:
-    if not leaf.is_differentiable:
-        assert leaf.type is not None
-        raise GradientError(
-            f"{leaf.path} ({leaf.name}) has dtype {leaf.type.dtype.np}, which has no gradient",
-            kind="gradient_dtype", loc=source.here(),
-            remedy="Convert it to float64, or leave it out of argnums.")

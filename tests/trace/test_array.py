@@ -99,6 +99,11 @@ def test_negative_integer_power():
 def test_powers_that_numpy_singles_out():
     special = np.array([-0.0, -np.inf, 4.0, np.nan])
     check(lambda x: (x**0.5, x**2, x**-1, x**1, x**2.0, x[2] ** 2), special, exact=True)
+    check(
+        lambda x: (np.power(x, 0.5), np.power(x, 2), np.power(x, np.float64(-1))),
+        special,
+        exact=True,
+    )
     check(lambda x: (x**2, x**2.0, x**1), INT)
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from tracegrad.codegen.c import CKernel, place, print_c_kernel
 from tracegrad.codegen.c_family import literal, pointer
@@ -17,6 +16,9 @@ from tracegrad.dims import format_dim
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Kernel
 from tracegrad.loops.program import Buffer, Launch, Place, Program
+
+if TYPE_CHECKING:
+    import jinja2
 
 EMBED_LIMIT = 1024
 """Elements up to which a constant is always part of the text."""
@@ -51,6 +53,8 @@ def render(program: Program, *, shim: bool, embed_all: bool) -> SourceUnit:
 
 @cache
 def _environment() -> jinja2.Environment:
+    import jinja2  # here, since nothing is rendered where nothing is compiled
+
     return jinja2.Environment(
         loader=jinja2.PackageLoader("tracegrad.codegen", "templates"),
         undefined=jinja2.StrictUndefined,
@@ -67,7 +71,8 @@ class _Unit:
         self.shim = shim
         self.embed_all = embed_all
         self.globals = CNames({"tg_entry"})
-        self.entry = self.globals.fresh(program.name)
+        # Behind the shim the name is free to choose, so it cannot be one of the C library's.
+        self.entry = self.globals.fresh(f"{program.name}_program" if shim else program.name)
         constants = program.at(Place.CONSTANT)
         self.external = tuple(b for b in constants if not self.is_embedded(b))
         self.embedded = tuple(b for b in constants if self.is_embedded(b))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.op import Nest, Trait
-from tracegrad.loops.ir import Kernel
-from tracegrad.loops.transform import structure
+from tracegrad.loops.ir import Access, Kernel
 from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
+from tracegrad.loops.transform import structure
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.schedule.effects import Effects, resolve_effects
 from tracegrad.schedule.fuse import Fusion, Role, fuse
@@ -194,12 +194,15 @@ class _Planner:
             if self.names:
                 buffers[root] = replace(buffers[root], hint=self.names[k])
         spans: dict[Value, list[int]] = {}
-        for k, (_, _, args, _) in enumerate(self.launches):
-            for v in args:
+        for k, (_, kernel, args, _) in enumerate(self.launches):
+            for v, p in zip(args, kernel.params, strict=True):
                 if v is None:
                     continue
                 root = self._find(v)
                 if root in buffers:
+                    # An argument may be used up on the way to its new contents.
+                    if p.access is not Access.IN and buffers[root].place is Place.INPUT:
+                        buffers[root] = replace(buffers[root], written=True)
                     continue
                 constant = self._constant(root)
                 if constant is not None:

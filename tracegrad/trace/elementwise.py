@@ -17,9 +17,11 @@ from tracegrad.errors import (
 )
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
+from tracegrad.ops.arithmetic import positive, reciprocal, square
 from tracegrad.ops.create import full
 from tracegrad.ops.select import where as where_op
 from tracegrad.ops.transcendental import power as power_op
+from tracegrad.ops.transcendental import sqrt
 from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import layout
 from tracegrad.trace.promote import (
@@ -90,6 +92,23 @@ def prepared(
     return [
         broadcast(trace, cast(trace, x, d), shape, known) for x, d in zip(args, ins, strict=True)
     ]
+
+
+def fast_power(x: Any, exponent: Any) -> OpDef | None:
+    """What ``x ** exponent`` means for the few exponents that NumPy and PyTorch single out: they
+    give other bits than `power` (``(-0.0) ** 0.5`` is -0.0) and cost less."""
+    if not isinstance(x, Tracer):
+        return None
+    if isinstance(exponent, Literal) and exponent.dtype is x.element_type:
+        exponent = exponent.value
+    if type(exponent) not in (int, float):
+        return None
+    if not x.element_type.is_float:
+        return square if exponent == 2 and type(exponent) is int else None
+    found = {1: positive, 2: square}.get(exponent)
+    if found is None and not x.scalar:
+        found = {-1: reciprocal, 0.5: sqrt}.get(exponent)
+    return found
 
 
 def _check_power(op: OpDef, xs: Sequence[Tracer | Literal]) -> None:

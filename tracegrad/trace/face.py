@@ -15,7 +15,7 @@ from tracegrad import source
 from tracegrad.errors import UnsupportedError
 from tracegrad.graph.op import REGISTRY, Attrs, OpDef
 from tracegrad.trace import concretize, indexing, inplace, linalg, numpy_api, numpy_ufuncs
-from tracegrad.trace.elementwise import apply_op, write_op
+from tracegrad.trace.elementwise import apply_op, fast_power, write_op
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import Arg, as_arg, is_operand, trace_of, ufunc_ops
 from tracegrad.trace.tracer import Tracer
@@ -247,22 +247,8 @@ _COMPARE = {
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 
 
-def _fast_power(x: Any, exponent: Any) -> OpDef | None:
-    """What ``x ** exponent`` of arrays means for the few exponents that NumPy and PyTorch single
-    out: they give other bits than `power` (``(-0.0) ** 0.5`` is -0.0) and cost less."""
-    if type(exponent) not in (int, float) or not isinstance(x, Tracer):
-        return None
-    if x.element_type.is_float:
-        ufunc = {1: np.positive, 2: np.square}.get(exponent)
-        if ufunc is None and not x.scalar:
-            ufunc = {-1: np.reciprocal, 0.5: np.sqrt}.get(exponent)
-    else:
-        ufunc = np.square if exponent == 2 and type(exponent) is int else None
-    return None if ufunc is None else ufunc_ops()[ufunc]
-
-
 def _power(self: Any, other: Any, modulo: None = None) -> Any:
-    op = _fast_power(self, other)
+    op = fast_power(self, other)
     if op is not None:
         return operate(op, self)
     if not is_operand(other) and not isinstance(other, MaskedRead):
@@ -271,7 +257,7 @@ def _power(self: Any, other: Any, modulo: None = None) -> Any:
 
 
 def _power_inplace(self: Any, other: Any) -> Any:
-    op = _fast_power(self, other)
+    op = fast_power(self, other)
     if self.scalar or not is_operand(other):
         return _power(self, other)
     if op is not None:

@@ -7,7 +7,9 @@ code is free to store values otherwise.  Strides are in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tracegrad.dims import Dim
 from tracegrad.graph.storage import (
     Geometry,
     Permute,
@@ -17,11 +19,12 @@ from tracegrad.graph.storage import (
     dense_strides,
 )
 
-Strides = tuple[int, ...]
-Laid = tuple[tuple[int, ...], Strides]  # shape and strides of an operand
+Sizes = tuple[Dim, ...]
+Strides = tuple[Any, ...]
+Laid = tuple[Sizes, Strides]  # shape and strides of an operand
 
 
-def is_c_ordered(shape: Sequence[int], strides: Sequence[int]) -> bool:
+def is_c_ordered(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether the elements lie in row-major order without gaps."""
     run = 1
     for n, s in zip(reversed(shape), reversed(strides), strict=True):
@@ -33,7 +36,7 @@ def is_c_ordered(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def is_f_ordered(shape: Sequence[int], strides: Sequence[int]) -> bool:
+def is_f_ordered(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether the elements lie in column-major order without gaps."""
     return is_c_ordered(tuple(reversed(shape)), tuple(reversed(strides)))
 
@@ -65,7 +68,7 @@ def axis_order(rank: int, operands: Sequence[Strides]) -> list[int]:
     return order
 
 
-def packed(shape: Sequence[int], order: Sequence[int]) -> Strides:
+def packed(shape: Sequence[Any], order: Sequence[int]) -> Strides:
     """Strides without gaps with axes from innermost to outermost given by `order`."""
     strides = [0] * len(shape)
     run = 1
@@ -75,7 +78,7 @@ def packed(shape: Sequence[int], order: Sequence[int]) -> Strides:
     return tuple(strides)
 
 
-def elementwise(shape: tuple[int, ...], operands: Sequence[Laid]) -> Strides | None:
+def elementwise(shape: Sizes, operands: Sequence[Laid]) -> Strides | None:
     """Strides of a ufunc's fresh result; None for row-major."""
     if len(shape) < 2 or all(s == shape and is_c_ordered(s, t) or not s for s, t in operands):
         return None
@@ -86,12 +89,12 @@ def elementwise(shape: tuple[int, ...], operands: Sequence[Laid]) -> Strides | N
     return packed(shape, order)
 
 
-def _broadcast(shape: tuple[int, ...], own: tuple[int, ...], strides: Strides) -> Strides:
+def _broadcast(shape: Sizes, own: Sizes, strides: Strides) -> Strides:
     missing = len(shape) - len(own)
     return (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
 
 
-def reduced(shape: tuple[int, ...], strides: Strides, axes: Sequence[int]) -> Strides | None:
+def reduced(shape: Sizes, strides: Strides, axes: Sequence[int]) -> Strides | None:
     """Strides of the result of a reduction over `axes` (dropped); None for row-major."""
     kept = [k for k in range(len(shape)) if k not in axes]
     return elementwise(
@@ -106,9 +109,9 @@ def copied(g: Geometry, order: str) -> Strides | None:
     if order == "A":
         order = "F" if is_f_ordered(shape, strides) and not is_c_ordered(shape, strides) else "C"
     if order == "F":
-        return packed(shape, range(len(shape)))  # type: ignore[arg-type]
+        return packed(shape, range(len(shape)))
     if order == "K":
-        return elementwise(shape, [(shape, strides)])  # type: ignore[arg-type]
+        return elementwise(shape, [(shape, strides)])
     return None
 
 
@@ -116,13 +119,8 @@ def reshape_steps(g: Geometry, to: tuple[int, ...], order: str) -> tuple[Step, .
     """View steps of a reshape in C or F order (A: F if `g` is column-major only)."""
     if order == "A":
         order = (
-            "F"
-            if is_f_ordered(g.size, g.stride)
-            and not is_c_ordered(  # type: ignore[arg-type]
-                g.size, g.stride
-            )
-            else "C"
-        )  # type: ignore[arg-type]
+            "F" if is_f_ordered(g.size, g.stride) and not is_c_ordered(g.size, g.stride) else "C"
+        )
     if order == "C":
         return (Reshape(to),)
     back = tuple(range(len(to) - 1, -1, -1))
@@ -143,6 +141,6 @@ def can_view(g: Geometry, steps: Sequence[Step]) -> bool:
     return True
 
 
-def dense(shape: tuple[int, ...]) -> Strides:
+def dense(shape: Sizes) -> Strides:
     """Row-major strides."""
-    return dense_strides(shape)  # type: ignore[return-value]
+    return dense_strides(shape)

@@ -1,4 +1,4 @@
-"""Gradient mode and the stack of open traces, both per thread."""
+"""Gradient mode, inference mode and the stack of open traces, both per thread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class _State(threading.local):
     def __init__(self) -> None:
         self.grad = True
+        self.inference = False
         self.traces: list[Trace] = []
         self.disabled = 0
 
@@ -80,6 +81,37 @@ class enable_grad(_Mode):
 
     def __init__(self) -> None:
         super().__init__(True)
+
+
+class inference_mode(ContextDecorator):
+    """``with tg.inference_mode():``: nothing is tracked, whatever `enable_grad` says inside, and
+    tensors made inside are *inference tensors*, which have no version and no gradient."""
+
+    def __init__(self, mode: bool = True) -> None:
+        self._mode = bool(mode)
+        self._before: list[tuple[bool, bool]] = []
+
+    def _recreate_cm(self) -> inference_mode:
+        return inference_mode(self._mode)
+
+    def __enter__(self) -> inference_mode:
+        self._before.append((STATE.grad, STATE.inference))
+        STATE.inference = self._mode
+        STATE.grad = not self._mode
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        STATE.grad, STATE.inference = self._before.pop()
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return STATE.inference
+
+
+def is_tracking() -> bool:
+    """Whether an operation on a tensor that requires a gradient is recorded now."""
+    return STATE.grad and not STATE.inference
 
 
 def current_trace() -> Trace | None:

@@ -16,8 +16,8 @@ from tracegrad.ops.transcendental import power
 from tracegrad.trace import inplace, linalg, reduce
 from tracegrad.trace.concretize import escape
 from tracegrad.trace.creation import tracer
-from tracegrad.trace.elementwise import apply_op, store, write_op
-from tracegrad.trace.promote import Arg, as_arg, cast, shape_of, trace_of, ufunc_ops
+from tracegrad.trace.elementwise import apply_op, fast_power, store, write_op
+from tracegrad.trace.promote import Arg, as_arg, cast, shape_of, trace_of, ufunc_of, ufunc_ops
 from tracegrad.trace.shape import reshape
 from tracegrad.trace.tracer import Trace, Tracer
 
@@ -94,6 +94,11 @@ def _call(
 def _op(trace: Trace, ufunc: np.ufunc, args: list[Arg]) -> tuple[OpDef, list[Arg], np.ufunc]:
     if ufunc is np.float_power:
         return power, [cast(trace, x, dtypes.F64) for x in args], np.power
+    simple = fast_power(*args) if ufunc is np.power else None
+    if simple is not None:
+        own = ufunc_of(simple)
+        assert own is not None
+        return simple, args[:1], own
     op = ufunc_ops().get(ufunc)
     if op is None:
         raise _unsupported(f"np.{ufunc.__name__}")

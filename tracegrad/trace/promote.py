@@ -245,7 +245,7 @@ def _plain_loop(
 # ------------------------------------------------------------------------------------- casts
 
 
-def literal(x: Number | np.generic, dtype: DType) -> Literal:
+def literal(x: Number, dtype: DType) -> Literal:
     """A Python number as a literal.  Raises OutOfRangeError as NumPy does (OverflowError)."""
     if dtype.is_integer and isinstance(x, int) and not isinstance(x, bool):
         info = np.iinfo(dtype.np)

@@ -146,16 +146,19 @@ def torch_view(trace: Trace, x: Tracer, shape: Any) -> Tracer:
 
 
 def ravel(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
-    """``np.ravel``: a 1-d view where possible; K reads in the order of memory."""
+    """``np.ravel``: a 1-d view of what is contiguous, else a copy (where reshape may still give a
+    view); K reads in the order of memory."""
+    sizes, strides = x.shape, x.layout.stride
     if order == "K":
-        axes = layout.axis_order(len(x.shape), [x.layout.stride])  # type: ignore[list-item]
-        steps: tuple[Step, ...] = (Permute(tuple(reversed(axes))), Reshape((_size(x.shape),)))
-        if layout.can_view(x.layout, steps) and all(
-            s > 0 for n, s in zip(x.shape, x.layout.stride, strict=True) if n > 1
-        ):
+        axes = tuple(reversed(layout.axis_order(len(sizes), [strides])))  # type: ignore[list-item]
+        steps: tuple[Step, ...] = (Permute(axes), Reshape((_size(sizes),)))
+        if layout.is_c_ordered([sizes[k] for k in axes], [strides[k] for k in axes]):  # type: ignore
             return view(trace, x, *steps, origin="ravel")
         return trace.read(x, *steps)
-    return reshape(trace, x, (-1,) if _size(x.shape) else (0,), order)
+    contiguous = order != "F" and layout.is_c_ordered(sizes, strides) or (  # type: ignore[arg-type]
+        order in ("F", "A") and layout.is_f_ordered(sizes, strides))  # type: ignore[arg-type]
+    to = (-1,) if _size(sizes) else (0,)
+    return reshape(trace, x, to, order, copy=None if contiguous else True)
 
 
 def flatten(trace: Trace, x: Tracer, order: str = "C") -> Tracer:

@@ -89,6 +89,8 @@ def is_callee(code: CodeType, offset: int) -> bool:
             return True
         if name == "CALL_FUNCTION_EX" and above in (1 + (arg & 1), 1 + (arg & 1) + _NULL_ABOVE):
             return True
+        if above == 0 and name in ("LOAD_ATTR", "LOAD_METHOD"):
+            return False  # an attribute of it is wanted: np.maximum.reduce(x)
         if above == 0 and name.startswith("STORE_"):
             return False  # also of a fused pair, which stores it and loads something else
         above += dis.stack_effect(ins.opcode, ins.arg, jump=False)

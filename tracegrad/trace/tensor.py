@@ -116,7 +116,7 @@ class Tensor(TensorReductions, TensorInplace, Face):
         return shape.reshape(trace, self, (*self.shape[:a], middle, *self.shape[b + 1 :]))
 
     def ravel(self) -> Any:
-        return shape.reshape(trace_of(self), self, (self.numel(),))
+        return shape.ravel(trace_of(self), self)
 
     def unflatten(self, dim: Any, to: Any) -> Any:
         k = axis_of(trace_of(self), dim, len(self.shape))

@@ -18,6 +18,7 @@ import numpy as np
 from tracegrad import dtypes, source
 from tracegrad.dtypes import DType
 from tracegrad.errors import (
+    CaptureError,
     GradientWarning,
     LeakedTracerError,
     UnsupportedError,
@@ -343,6 +344,11 @@ class Trace:
                 target._array[...] = value  # type: ignore[index]
                 target.memory.version += 1
                 return
+            if target.memory.trace is not self:
+                raise CaptureError(
+                    "a traced value is stored into an array made outside the function that is "
+                    "being differentiated", kind="closure_mutation", loc=self.builder.loc,
+                    remedy="Make the array inside that function, or pass it as an argument.")
             self._promote(target.memory)
         tracked = self._use(op, [x for x in xs if x is not target]) or (
             STATE.grad and target.alias.requires_grad)

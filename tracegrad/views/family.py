@@ -37,19 +37,25 @@ def combine(parent: CreationKind, step: CreationKind) -> CreationKind:
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """A flat run of elements with the dense row-major geometry of `shape`."""
+    """A flat run of elements with the dense row-major geometry of `shape`.
+
+    `inference`: made in inference mode, so it has no version and its tensors no gradient.
+    """
 
     shape: Shape
     dtype: DType
     version: int = 0
     written: bool = False
+    inference: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """Aliases that share one gradient history; `tracked`: the base requires a gradient."""
+    """Aliases that share one gradient history; `tracked`: the base requires a gradient, and
+    `leaf`: because it was asked for (``requires_grad_``), not because it was computed."""
 
     tracked: bool = False
+    leaf: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +64,8 @@ class Alias:
 
     `view` leads from the storage to the tensor.  `is_view` is false for bases and for what
     `detach` returns.  `fresh_at` is the version at which the history was last computed.
-    `own` is true when the alias had a gradient history of its own when it was made.
+    `own` is true when the alias had a gradient history of its own when it was made.  `leaf`: a
+    gradient was asked for this very tensor.
     """
 
     storage: Storage
@@ -71,6 +78,7 @@ class Alias:
     op_name: str = ""
     output_nr: int = 0
     made: SourceLoc | None = None
+    leaf: bool = False
 
     @property
     def requires_grad(self) -> bool:
@@ -89,13 +97,15 @@ def fresh(shape: Shape, dtype: DType, tracked: bool, loc: SourceLoc | None = Non
 
 
 def view_of(parent: Alias, steps: tuple[Step, ...], *, grad: bool, multi_output: bool = False,
-            op_name: str = "view", output_nr: int = 0, loc: SourceLoc | None = None) -> Alias:
-    """A tracked view of `parent` made with gradients on or off."""
-    step = (CreationKind.NO_GRAD if not grad
+            op_name: str = "view", output_nr: int = 0, loc: SourceLoc | None = None,
+            inference: bool = False) -> Alias:
+    """A tracked view of `parent` made with gradients on or off, or in inference mode; what is
+    made of an inference tensor is none."""
+    step = (CreationKind.INFERENCE if inference else CreationKind.NO_GRAD if not grad
             else CreationKind.MULTI_OUTPUT if multi_output else CreationKind.DEFAULT)
     return Alias(
         parent.storage, parent.family, parent.view.then(*steps, base=parent.storage.shape),
-        True, combine(parent.kind, step), parent.storage.version,
+        not parent.storage.inference, combine(parent.kind, step), parent.storage.version,
         grad and parent.requires_grad, op_name, output_nr, loc)
 
 

@@ -27,6 +27,11 @@ _EXPLAIN = {
 }
 
 
+_LEAF = ("Write under tg.no_grad() to change its value without history, or write a computed "
+         "copy: x = x * 1.0 or x.clone().")
+_INFERENCE = "Use a clone() of it made outside inference mode."
+
+
 def check_write(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None,
                 exact: bool = False) -> None:
     """Raise unless `alias` may be written.
@@ -37,6 +42,63 @@ def check_write(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None,
     if not (grad and tracked and alias.is_view) or _allowed(alias, exact):
         return
     raise _error(alias, "is being modified in place", loc, direct=True)
+
+
+def check_leaf(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None) -> None:
+    """Raise if `alias` is a leaf whose gradient was asked for, or a view of one: a tracked write
+    would make it a computed value.  Comes after `check_write`."""
+    if not (grad and tracked and alias.requires_grad):
+        return
+    if alias.is_view and (alias.leaf or alias.family.leaf):
+        raise ViewMutationError(
+            "a view of a leaf that requires a gradient is being written in place",
+            kind="view_of_leaf_inplace", loc=loc, op_name=alias.op_name,
+            notes=(("the view was made here:", alias.made),), remedy=_LEAF)
+    if alias.leaf:
+        raise ViewMutationError(
+            "a leaf that requires a gradient is being written in place", kind="leaf_inplace",
+            loc=loc, remedy=_LEAF)
+
+
+def check_inference_write(alias: Alias, inference: bool, loc: SourceLoc | None) -> None:
+    """Raise if an inference tensor is written outside inference mode."""
+    if alias.storage.inference and not inference:
+        raise ViewMutationError(
+            "an inference tensor is being written in place outside inference mode",
+            kind="inference_tensor_inplace", loc=loc, remedy=_INFERENCE)
+
+
+def check_saved(alias: Alias, loc: SourceLoc | None) -> None:
+    """Raise if an inference tensor would have to be kept for the backward pass."""
+    if alias.storage.inference:
+        raise ViewMutationError(
+            "an inference tensor cannot be kept for the backward pass",
+            kind="inference_tensor_saved", loc=loc, remedy=_INFERENCE)
+
+
+def check_version(alias: Alias, loc: SourceLoc | None) -> None:
+    """Raise if the version of an inference tensor is asked for: it has none."""
+    if alias.storage.inference:
+        raise ViewMutationError(
+            "inference tensors do not have a version", kind="inference_tensor_version", loc=loc,
+            remedy=_INFERENCE)
+
+
+def check_requires_grad(alias: Alias, value: bool, is_leaf: bool, inference: bool,
+                        loc: SourceLoc | None) -> None:
+    """Raise if ``requires_grad_(value)`` is not allowed on this tensor."""
+    if value and not alias.storage.dtype.is_inexact:
+        raise ViewMutationError(
+            f"only tensors of a floating point dtype can require gradients, not "
+            f"{alias.storage.dtype.np}", kind="requires_grad_dtype", loc=loc)
+    if value and alias.storage.inference and not inference:
+        raise ViewMutationError(
+            "requires_grad cannot be set on an inference tensor outside inference mode",
+            kind="inference_requires_grad", loc=loc, remedy=_INFERENCE)
+    if not value and not is_leaf:
+        raise ViewMutationError(
+            "requires_grad can be switched off on leaves only", kind="requires_grad_nonleaf",
+            loc=loc, remedy="Use x.detach() for a tensor without history.")
 
 
 def check_use(alias: Alias, grad: bool, loc: SourceLoc | None, exact: bool = False) -> None:
