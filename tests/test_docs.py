@@ -44,3 +44,14 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_every_error_is_shown() -> None:
+    """Each class of `tracegrad.errors` is the result of a block of some page, or explained."""
+    from tracegrad import errors
+
+    text = "".join(path.read_text(encoding="utf-8") for path in pages())
+    classes = [c for c in vars(errors).values() if isinstance(c, type)]
+    for c in classes:
+        if issubclass(c, errors.TracegradError) and c is not errors.TracegradError:
+            assert re.search(rf"^{c.__name__} \[|`{c.__name__} \[", text, re.M), c.__name__

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent / "tracegrad"
 ORDER = [
     "errors", "source", "dtypes", "dims", "types", "options", "loops", "graph", "ops", "views",
     "trace", "aliasing", "autodiff", "rewrite", "schedule", "codegen", "runtime", "aot",
-    "pipeline", "inspect", "specialise", "nested", "compiled", "transforms", "checks", "exporting",
-    "spec", "namespace", "debug", "api", "__init__", "cli", "__main__",
+    "pipeline", "inspect", "specialise", "nested", "compiled", "transforms", "checks", "spec",
+    "exporting", "namespace", "debug", "api", "__init__", "cli", "__main__",
 ]
 SIBLINGS = {"trace", "aliasing", "autodiff", "rewrite"}
 CODEGEN_KNOWS = {"errors", "source", "dtypes", "dims", "types", "loops", "codegen"}

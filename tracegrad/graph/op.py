@@ -196,7 +196,7 @@ class OpDef:
     """
 
     name: str
-    attrs: type[Attrs] = Attrs
+    attrs: type[Any] = Attrs
     infer: Callable[..., TensorType | tuple[TensorType, ...]]
     reference: Callable[..., Any]
     derivative: Derivative

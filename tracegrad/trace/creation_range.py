@@ -62,7 +62,8 @@ def linspace(
     a, b = as_arg(trace, start), as_arg(trace, stop)
     n = operator.index(num)
     if is_known((a, b)):
-        out = np.linspace(_value(a), _value(b), n, endpoint, retstep, _given(dtype), axis)
+        ends: Any = (_value(a), _value(b))
+        out: Any = np.linspace(*ends, n, endpoint, retstep, _given(dtype), axis)
         return (made(out[0]), made(out[1])) if retstep else made(out)
     if shape_of(a) != () or shape_of(b) != () or retstep:
         raise UnsupportedError(

@@ -19,6 +19,7 @@ from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops.arithmetic import positive, reciprocal, square
 from tracegrad.ops.create import full
+from tracegrad.ops.integer import NEGATIVE, integer_power
 from tracegrad.ops.select import where as where_op
 from tracegrad.ops.transcendental import power as power_op
 from tracegrad.ops.transcendental import sqrt
@@ -74,9 +75,8 @@ def apply_op(
     op, ins, _ = loop_of(trace, op, args, dtype, ufunc)
     shape = broadcast_shapes(*map(shape_of, args))
     xs = prepared(trace, args, ins, shape)
-    _check_power(op, xs)
     return trace.apply(
-        op,
+        _checked(op, xs),
         xs,
         layout=strides_of(shape, args),  # type: ignore[no-any-return]
         scalar=scalar_flag(trace, shape),
@@ -111,22 +111,22 @@ def fast_power(x: Any, exponent: Any) -> OpDef | None:
     return found
 
 
-def _check_power(op: OpDef, xs: Sequence[Tracer | Literal]) -> None:
+def _checked(op: OpDef, xs: Sequence[Tracer | Literal]) -> OpDef:
+    """`op`, or the form of it that checks at run time what NumPy checks: integer exponents."""
     exponent = xs[-1]
-    if (
-        op is power_op
-        and isinstance(exponent, Literal)
-        and exponent.dtype.is_integer
-        and exponent.value < 0
-    ):
-        raise ValueArgumentError(
-            "Integers to negative integer powers are not allowed.", loc=source.here()
-        )
+    dtype = exponent.dtype if isinstance(exponent, Literal) else exponent.element_type
+    if op is not power_op or dtype.kind != "i":
+        return op
+    if not isinstance(exponent, Literal):
+        return integer_power
+    if exponent.value < 0:
+        raise ValueArgumentError(NEGATIVE, loc=source.here())
+    return op
 
 
 def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None:
     """A comparison with a Python integer that the other operand's dtype cannot hold."""
-    ufunc = ufunc_of(op)
+    ufunc: Any = ufunc_of(op)
     if ufunc not in COMPARISONS or not any(type(x) is int for x in args):
         return None
     for number, other in (args, tuple(reversed(args))):
@@ -136,8 +136,9 @@ def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None
                 continue
             info = np.iinfo(kind)
             if not info.min <= number <= info.max:
-                pair = [x if type(x) is int else 0 for x in args]
-                value = Literal(bool(ufunc(*[float(np.clip(x, -1e30, 1e30)) for x in pair])), BOOL)
+                side = 1 if number > 0 else -1
+                pair = (side, 0) if number is args[0] else (0, side)
+                value = Literal(bool(ufunc(*pair)), BOOL)
                 shape = shape_of(other)
                 return trace.apply(
                     full,
@@ -212,9 +213,11 @@ def write_op(
     shape = broadcast_shapes(*map(shape_of, args), *([] if where is None else [shape_of(where)]))
     check_fits(trace, name, shape, target.shape)
     if where is None and out is target.element_type:
-        trace.write(target, op, prepared(trace, args, ins, target.shape))
+        xs = prepared(trace, args, ins, target.shape)
+        trace.write(target, _checked(op, xs), xs)
         return target
-    value: Any = trace.apply(op, prepared(trace, args, ins, shape))
+    xs = prepared(trace, args, ins, shape)
+    value: Any = trace.apply(_checked(op, xs), xs)
     if where is not None:
         old = cast(trace, target, out) if out is not target.element_type else target
         pair = prepared(trace, (truth(trace, where), value), (BOOL, out), target.shape)

@@ -291,12 +291,12 @@ def _install_operators() -> None:
         setattr(Face, f"__{name}__", forward)
         setattr(Face, f"__r{name}__", reflected)
         setattr(Face, f"__i{name}__", inplace_)
-    Face.__pow__ = _power  # type: ignore[attr-defined]
-    Face.__ipow__ = _power_inplace  # type: ignore[attr-defined]
+    for name, method in (("pow", _power), ("ipow", _power_inplace)):
+        setattr(Face, f"__{name}__", method)
     for name, ufunc in _COMPARE.items():
         setattr(Face, f"__{name}__", _compare(ops[ufunc], name))
-    for name, ufunc in _UNARY.items():
-        setattr(Face, f"__{name}__", lambda self, op=ops[ufunc]: operate(op, self))
+    for name, one in _UNARY.items():
+        setattr(Face, f"__{name}__", lambda self, op=ops[one]: operate(op, self))
 
 
 def _compare(op: OpDef, name: str) -> Callable[..., Any]:

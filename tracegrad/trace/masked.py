@@ -144,10 +144,9 @@ def _install() -> None:
         setattr(MaskedRead, f"__{name}__", forward(ufunc))
         setattr(MaskedRead, f"__i{name}__", forward(ufunc))
         setattr(MaskedRead, f"__r{name}__", reflected(ufunc))
-    for name, ufunc in (("neg", np.negative), ("abs", np.absolute), ("pos", np.positive)):
-        setattr(
-            MaskedRead, f"__{name}__", lambda self, u=ufunc: self.apply(ufunc_ops()[u], (self,))
-        )
+    unary = {"neg": np.negative, "abs": np.absolute, "pos": np.positive}
+    for name, one in unary.items():
+        setattr(MaskedRead, f"__{name}__", lambda self, u=one: self.apply(ufunc_ops()[u], (self,)))
 
 
 _install()

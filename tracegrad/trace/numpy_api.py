@@ -136,7 +136,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
 
 
 @implements(np.copyto)
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     trace = trace_of(*[a for a in (dst, src, where) if isinstance(a, Tracer)])
     if not isinstance(dst, Tracer):
         from tracegrad.trace.concretize import escape

@@ -147,7 +147,8 @@ def _triangle(m: Any, k: Any, lower: bool) -> Tracer:
     trace, x = start(m)
     if len(x.shape) < 2:
         raise ShapeError("tril and triu need at least two axes", loc=source.here())
-    below = np.tri(*x.shape[-2:], k=as_int(k, "k") - (0 if lower else 1), dtype=bool)
+    rows, columns = x.shape[-2:]
+    below = np.tri(rows, columns, k=as_int(k, "k") - (0 if lower else 1), dtype=bool)
     mask = trace.concrete(below if lower else ~below)
     return select(trace, mask, x, as_arg(trace, x.element_type.np.type(0)))
 

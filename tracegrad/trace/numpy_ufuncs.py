@@ -21,7 +21,7 @@ from tracegrad.trace.promote import Arg, as_arg, cast, shape_of, trace_of, ufunc
 from tracegrad.trace.shape import reshape
 from tracegrad.trace.tracer import Trace, Tracer
 
-_REDUCE = {
+_REDUCE: dict[Any, Any] = {
     np.add: reduce.sum,
     np.multiply: reduce.prod,
     np.maximum: reduce.max,
@@ -29,7 +29,7 @@ _REDUCE = {
     np.logical_and: reduce.all,
     np.logical_or: reduce.any,
 }
-_SCAN = {np.add: accumulate.cumsum, np.multiply: accumulate.cumprod}
+_SCAN: dict[Any, OpDef] = {np.add: accumulate.cumsum, np.multiply: accumulate.cumprod}
 _MATRIX = {np.matmul: linalg.matmul}
 
 

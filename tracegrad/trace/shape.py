@@ -155,8 +155,13 @@ def ravel(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
         if layout.is_c_ordered([sizes[k] for k in axes], [strides[k] for k in axes]):  # type: ignore
             return view(trace, x, *steps, origin="ravel")
         return trace.read(x, *steps)
-    contiguous = order != "F" and layout.is_c_ordered(sizes, strides) or (  # type: ignore[arg-type]
-        order in ("F", "A") and layout.is_f_ordered(sizes, strides))  # type: ignore[arg-type]
+    contiguous = (
+        order != "F"
+        and layout.is_c_ordered(sizes, strides)
+        or (  # type: ignore[arg-type]
+            order in ("F", "A") and layout.is_f_ordered(sizes, strides)
+        )
+    )  # type: ignore[arg-type]
     to = (-1,) if _size(sizes) else (0,)
     return reshape(trace, x, to, order, copy=None if contiguous else True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracegrad import source
+from tracegrad.dims import product
 from tracegrad.errors import UnsupportedError, ViewMutationError
 from tracegrad.graph.storage import dense_strides
 from tracegrad.trace.promote import as_int, trace_of
@@ -21,7 +22,9 @@ def as_strided(x: Tracer, size: Any, stride: Any, storage_offset: Any = None) ->
     trace = trace_of(x)
     x = trace.lift(x)
     to, by = sizes_of(size), sizes_of(stride)
-    offset = _own_offset(x) if storage_offset is None else as_int(storage_offset, "storage_offset")
+    offset: int = (
+        _own_offset(x) if storage_offset is None else as_int(storage_offset, "storage_offset")
+    )
     if len(to) != len(by):
         raise _refused("mismatch in length of strides and shape", "bad_geometry")
     if any(s < 0 for s in by) or any(n < 0 for n in to):
@@ -31,9 +34,7 @@ def as_strided(x: Tracer, size: Any, stride: Any, storage_offset: Any = None) ->
             "bad_geometry",
         )
     _check_dense(x)
-    total = 1
-    for n in x.memory.shape:
-        total *= n
+    total: Any = product(x.memory.shape)
     last = offset + sum((n - 1) * s for n, s in zip(to, by, strict=True))
     if offset < 0 or (0 not in to and last >= total):
         raise _refused(

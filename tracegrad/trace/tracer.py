@@ -1,96 +1,36 @@
 """`Trace` records user code as a traced graph; `Tracer` stands for one array in it.
 
-A tracer is a handle: an `Alias` (which storage, which view, made how) plus NumPy's memory layout,
-which only decides whether a reshape is a view or a copy.  A storage made from constants alone
+A tracer (`trace.memory`) is a handle: an `Alias` (which storage, which view, made how) plus
+NumPy's memory layout, which only decides whether a reshape is a view or a copy.  A storage made
+from constants alone
 stays *concrete*: a real ndarray is kept beside it, and it enters the graph when it meets a
 traced value or is written with one.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.dtypes import DType
 from tracegrad.errors import (
     CaptureError,
-    GradientWarning,
-    LeakedTracerError,
-    UnsupportedError,
-    ViewMutationError,
 )
 from tracegrad.graph.builder import GraphBuilder
-from tracegrad.graph.evaluate import evaluate
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
-from tracegrad.graph.op import Attrs, Decompose, NoGradient, OpDef
-from tracegrad.graph.storage import Geometry, Step, Strided, View, advance, dense_strides
-from tracegrad.ops.create import ConstantData, constant, full
-from tracegrad.ops.views import HandleAttrs, apply_view, as_strided, copy, detach, view
-from tracegrad.trace.modes import STATE
+from tracegrad.graph.op import Attrs, Decompose, OpDef
+from tracegrad.graph.storage import Geometry, Step, View, dense_strides
+from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
+from tracegrad.trace import known
+from tracegrad.trace.memory import Memory, Tracer
+from tracegrad.trace.modes import is_tracking
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import TensorType
-from tracegrad.views import family, legality
-from tracegrad.views.family import Alias, CreationKind, Storage
-
-
-@dataclass(slots=True, eq=False)
-class Memory(Storage):
-    """A storage of a trace: `base` is its handle in the graph, `array` its concrete contents.
-
-    Exactly one of the two is set.  `layout` are NumPy's strides of the base, in elements.
-    """
-
-    trace: Trace = None  # type: ignore[assignment]
-    base: Value | None = None
-    array: np.ndarray | None = None
-    layout: tuple[int, ...] = ()
-    family: family.Family | None = None
-
-
-class Tracer:
-    """One traced array or scalar.  The faces `Array` and `Tensor` add operators and methods.
-
-    `scalar`: a NumPy scalar or Python float of the traced code: immutable, never a view.
-    `weak`: a Python float, which does not promote other dtypes (NEP 50).
-    `readonly`: NumPy would refuse to write it (broadcast_to, diagonal).
-    """
-
-    __slots__ = ("trace", "alias", "layout", "scalar", "weak", "readonly", "_value", "_array",
-                 "__weakref__")
-
-    def __init__(self, trace: Trace, alias: Alias, layout: Geometry, value: Value | None,
-                 array: np.ndarray | None, *, scalar: bool = False, weak: bool = False,
-                 readonly: bool = False) -> None:
-        self.trace = trace
-        self.alias = alias
-        self.layout = layout
-        self.scalar = scalar
-        self.weak = weak
-        self.readonly = readonly
-        self._value = value
-        self._array = array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.size  # type: ignore[return-value]
-
-    @property
-    def element_type(self) -> DType:
-        """The `DType` (the faces' `dtype` is NumPy's)."""
-        return self.alias.storage.dtype
-
-    @property
-    def memory(self) -> Memory:
-        return self.alias.storage  # type: ignore[return-value]
-
-    @property
-    def concrete(self) -> np.ndarray | None:
-        """The contents when they are known while tracing, else None.  Do not write it."""
-        return self._array if self.memory.array is not None else None
+from tracegrad.views import family
+from tracegrad.views.family import Alias, CreationKind
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +52,7 @@ class Cut:
 
 
 @dataclass(eq=False)
-class Trace:
+class Trace(Recorder):
     """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
 
     `lookup_array` answers an ndarray of the user's that meets a traced value with its tracer
@@ -139,47 +79,66 @@ class Trace:
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name, Stage.TRACED)
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """``x.trace()`` of user code finds the trace, not ndarray's method of that name."""
-        raise UnsupportedError("ndarray.trace() is not supported", loc=source.here(),
-                               remedy="Write np.trace(x).")
-
     # -- making tracers
 
-    def argument(self, type_: TensorType, hint: str, *, tracked: bool,
-                 layout: tuple[int, ...] | None = None, scalar: bool = False,
-                 weak: bool = False, readonly: bool = False) -> Tracer:
+    def argument(
+        self,
+        type_: TensorType,
+        hint: str,
+        *,
+        tracked: bool,
+        layout: tuple[int, ...] | None = None,
+        scalar: bool = False,
+        weak: bool = False,
+        readonly: bool = False,
+    ) -> Tracer:
         """A new graph input; `layout` are its NumPy strides in elements (default C order)."""
         value = self.builder.input(type_, hint, tracked=tracked and type_.dtype.is_inexact)
-        return self._base(value, tracked and type_.dtype.is_inexact, layout, scalar=scalar,
-                          weak=weak, readonly=readonly)
+        return self._base(
+            value,
+            tracked and type_.dtype.is_inexact,
+            layout,
+            scalar=scalar,
+            weak=weak,
+            readonly=readonly,
+        )
 
-    def concrete(self, array: np.ndarray | float | int, *, scalar: bool = False,
-                 weak: bool = False) -> Tracer:
+    def concrete(
+        self, array: np.ndarray | float | int, *, scalar: bool = False, weak: bool = False
+    ) -> Tracer:
         """An array known while tracing; it is copied, so the caller's memory stays apart."""
         data = np.array(array, copy=True, order="K")
         dtype = dtypes.of(data.dtype)
         layout = tuple(s // data.itemsize for s in data.strides)
         memory = Memory(data.shape, dtype, trace=self, array=data, layout=layout)
         alias = family.fresh(data.shape, dtype, False, self.builder.loc, memory)
-        return self.face(self, alias, Geometry(0, data.shape, layout), None, data,
-                         scalar=scalar, weak=weak)
+        return self.face(
+            self, alias, Geometry(0, data.shape, layout), None, data, scalar=scalar, weak=weak
+        )
 
-    def _base(self, value: Value, tracked: bool, layout: tuple[int, ...] | None = None,
-              **flags: bool) -> Tracer:
+    def _base(
+        self, value: Value, tracked: bool, layout: tuple[int, ...] | None = None, **flags: bool
+    ) -> Tracer:
         shape, dtype = value.type.shape, value.type.dtype
         strides = layout if layout is not None else dense_strides(shape)
-        memory = Memory(shape, dtype, trace=self, base=value,
-                        layout=strides)  # type: ignore[arg-type]
+        memory = Memory(shape, dtype, trace=self, base=value, layout=strides)  # type: ignore[arg-type]
         alias = family.fresh(shape, dtype, tracked, self.builder.loc, memory)
         memory.family = alias.family
         return self.face(self, alias, Geometry(0, shape, strides), value, None, **flags)
 
     # -- recording
 
-    def apply(self, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs | None = None,
-              *, hint: str = "", layout: tuple[int, ...] | None = None, scalar: bool = False,
-              weak: bool = False) -> Any:
+    def apply(
+        self,
+        op: OpDef,
+        operands: Sequence[Tracer | Literal],
+        attrs: Attrs | None = None,
+        *,
+        hint: str = "",
+        layout: tuple[int, ...] | None = None,
+        scalar: bool = False,
+        weak: bool = False,
+    ) -> Any:
         """Record a pure op; returns a tracer of its fresh result, or a tuple of several.
 
         Operands known while tracing give a result known while tracing.
@@ -192,8 +151,9 @@ class Trace:
         tracked = self._use(op, xs)
         results = self._emit(op, [self.operand(x) for x in xs], attrs, hint)
         if isinstance(results, Value):
-            return self._base(results, tracked and results.dtype.is_inexact, layout,
-                              scalar=scalar, weak=weak)
+            return self._base(
+                results, tracked and results.dtype.is_inexact, layout, scalar=scalar, weak=weak
+            )
         return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
 
     def _emit(self, op: OpDef, xs: Sequence[Operand], attrs: Attrs, hint: str = "") -> Any:
@@ -202,16 +162,23 @@ class Trace:
             return op.lowering.build(self.builder, attrs, *xs)
         return self.builder.emit(op, xs, attrs, hint=hint)
 
-    def apply_region(self, op: OpDef, operands: Sequence[Tracer], attrs: Attrs,
-                     regions: tuple[Graph, ...], hints: Sequence[str]) -> tuple[Tracer, ...]:
+    def apply_region(
+        self,
+        op: OpDef,
+        operands: Sequence[Tracer],
+        attrs: Attrs,
+        regions: tuple[Graph, ...],
+        hints: Sequence[str],
+    ) -> tuple[Tracer, ...]:
         """Record an op that holds regions; its results are fresh, tracked if an operand is."""
         xs = [self.lift(x) for x in operands]
         for x in xs:
             if x.concrete is None:
                 self._check_use(x)
-        tracked = STATE.grad and any(x.alias.requires_grad for x in xs)
-        results = self.builder.emit(op, [self.operand(x) for x in xs], attrs, regions=regions,
-                                    hints=hints)
+        tracked = is_tracking() and any(x.alias.requires_grad for x in xs)
+        results = self.builder.emit(
+            op, [self.operand(x) for x in xs], attrs, regions=regions, hints=hints
+        )
         return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
 
     def base_of(self, memory: Memory) -> Tracer:
@@ -220,15 +187,23 @@ class Trace:
         layout = Geometry(0, memory.shape, memory.layout)
         return self.lift(memory.trace.face(memory.trace, alias, layout, None, memory.array))
 
-    def compose(self, build: Callable[..., Operand], operands: Sequence[Tracer | Literal], *,
-                hint: str = "", scalar: bool = False, weak: bool = False) -> Tracer:
+    def compose(
+        self,
+        build: Callable[..., Operand],
+        operands: Sequence[Tracer | Literal],
+        *,
+        hint: str = "",
+        scalar: bool = False,
+        weak: bool = False,
+    ) -> Tracer:
         """Record what ``build(builder, *operands)`` makes of several ops; one result."""
         self.place()
         xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
         if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
-            return self.concrete(_evaluate(build, xs), scalar=scalar, weak=weak)
-        tracked = STATE.grad and any(
-            x.alias.requires_grad for x in xs if isinstance(x, Tracer) and x.concrete is None)
+            return self.concrete(known.evaluated(build, xs), scalar=scalar, weak=weak)
+        tracked = is_tracking() and any(
+            x.alias.requires_grad for x in xs if isinstance(x, Tracer) and x.concrete is None
+        )
         for x in xs:
             if isinstance(x, Tracer) and x.concrete is None:
                 self._check_use(x)
@@ -246,68 +221,32 @@ class Trace:
         assert isinstance(value, Value)
         return self._base(value, False)
 
-    def read(self, x: Tracer, *steps: Step, layout: tuple[int, ...] | None = None,
-             scalar: bool = False, weak: bool = False) -> Tracer:
-        """The elements of `x` that the steps select, copied now into a storage of their own."""
-        chain = View().then(*steps, base=x.shape)
-        if not chain:
-            return self.apply(  # type: ignore[no-any-return]
-                copy, (x,), layout=layout, scalar=scalar, weak=weak)
-        hint = x.memory.base.hint if x.memory.base is not None else ""
-        return self.apply(  # type: ignore[no-any-return]
-            as_strided, (x,), as_strided.attrs(chain), hint=hint, layout=layout, scalar=scalar,
-            weak=weak)
-
-    def view(self, x: Tracer, *steps: Step, origin: str = "view", output: int = -1,
-             readonly: bool = False) -> Tracer:
-        """A handle into the storage of `x`; the caller has checked that no copy is needed.
-
-        `output` >= 0 marks one of the several views of a multi-output call.
-        """
-        loc = self.place()
-        x = self.lift(x)
-        if x.concrete is None:
-            self._check_use(x)
-        alias = family.view_of(x.alias, steps, grad=STATE.grad, multi_output=output >= 0,
-                               op_name=origin, output_nr=max(output, 0), loc=loc)
-        layout = x.layout
-        for step in steps:
-            stepped = advance(layout, step)
-            assert stepped is not None, "a view was asked for where a copy is needed"
-            layout = stepped
-        flags = {"readonly": readonly or x.readonly}
+    def _view(
+        self,
+        x: Tracer,
+        alias: Alias,
+        layout: Geometry,
+        steps: tuple[Step, ...],
+        output: int,
+        readonly: bool,
+    ) -> Tracer:
         array = x.concrete
         if array is not None:
-            return self.face(self, alias, layout, None, apply_view(View(steps), array), **flags)
-        attrs = HandleAttrs(View(steps), origin, output)
+            part = apply_view(View(steps), array)
+            return self.face(self, alias, layout, None, part, readonly=readonly)
+        attrs = HandleAttrs(View(steps), alias.op_name, output)
         value = self.builder.alias(view, self.handle(x), attrs)
-        return self.face(self, alias, layout, value, None, **flags)
+        return self.face(self, alias, layout, value, None, readonly=readonly)
 
-    def strided(self, x: Tracer, size: tuple[int, ...], stride: tuple[int, ...],
-                offset: int) -> Tracer:
-        """PyTorch's ``as_strided``: a view of the storage of `x`, `offset` counted from its
-        start, whatever part of it `x` is.  The caller has checked that it lies inside."""
-        loc = self.place()
-        x = self.lift(x)
-        if x.concrete is None:
-            self._check_use(x)
-        step = Strided(size, stride, offset)
-        base_shape = x.memory.shape
-        alias = family.view_of(x.alias, (), grad=STATE.grad, op_name="as_strided", loc=loc)
-        alias.view = View().then(step, base=base_shape)
-        layout = Geometry(offset, size, stride)
+    def _strided(self, x: Tracer, alias: Alias, layout: Geometry) -> Tracer:
         if x.concrete is not None:
             self._promote(x.memory)
         assert x.memory.base is not None
-        value = self.builder.alias(view, x.memory.base,
-                                   HandleAttrs(View((step,)), "as_strided"))
+        attrs = HandleAttrs(alias.view, "as_strided")
+        value = self.builder.alias(view, x.memory.base, attrs)
         return self.face(self, alias, layout, value, None)
 
-    def detach(self, x: Tracer) -> Tracer:
-        """The same elements as a tensor without history (PyTorch's ``detach``)."""
-        loc = self.place()
-        x = self.lift(x)
-        alias = family.detached(x.alias, loc)
+    def _detached(self, x: Tracer, alias: Alias) -> Tracer:
         if x.concrete is not None:
             return self.face(self, alias, x.layout, None, x.concrete)
         value = self.builder.alias(detach, self.handle(x), Attrs())
@@ -325,33 +264,33 @@ class Trace:
         if cut is None or x.memory.version == cut.version or not x.alias.is_view:
             return
         a = x.alias
-        x.alias = Alias(a.storage, cut.family, a.view, True, a.kind, a.storage.version, False,
-                        a.op_name, a.output_nr, a.made)
+        x.alias = replace(a, family=cut.family, fresh_at=a.storage.version, own=False)
         if cut.base is not None:
             x._value = self.builder.alias(view, cut.base, HandleAttrs(a.view, a.op_name, -1))
 
-    def write(self, target: Tracer, op: OpDef, operands: Sequence[Tracer | Literal],
-              attrs: Attrs | None = None, *, allow_overlap: bool = False) -> None:
-        """Write the value of ``op(operands)`` (exactly `target`'s type) through `target`."""
-        self.place()
-        target = self.lift(target)
-        attrs = op.attrs() if attrs is None else attrs
-        xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
-        self.check_write(target, xs, allow_overlap=allow_overlap)
+    def _write(
+        self,
+        target: Tracer,
+        op: OpDef,
+        xs: Sequence[Tracer | Literal],
+        attrs: Attrs,
+        tracked: bool,
+    ) -> None:
         if target.concrete is not None:
             if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
-                value = self._reference(op, xs, attrs)
+                value = self._reference(op, list(xs), attrs)
                 target._array[...] = value  # type: ignore[index]
                 target.memory.version += 1
                 return
             if target.memory.trace is not self:
                 raise CaptureError(
                     "a traced value is stored into an array made outside the function that is "
-                    "being differentiated", kind="closure_mutation", loc=self.builder.loc,
-                    remedy="Make the array inside that function, or pass it as an argument.")
+                    "being differentiated",
+                    kind="closure_mutation",
+                    loc=self.builder.loc,
+                    remedy="Make the array inside that function, or pass it as an argument.",
+                )
             self._promote(target.memory)
-        tracked = self._use(op, [x for x in xs if x is not target]) or (
-            STATE.grad and target.alias.requires_grad)
         if self.check_outside is not None:
             self.check_outside(target, tracked)
         handle = self.handle(target)
@@ -361,24 +300,11 @@ class Trace:
         self.builder.emit(op, given, attrs, target=handle)
         family.record_write(target.alias, tracked and target.element_type.is_inexact)
 
-    def check_write(self, target: Tracer, operands: Sequence[Tracer | Literal], *,
-                    allow_overlap: bool = False) -> None:
-        """PyTorch's checks before an in-place op, in its order (kinds, then overlap)."""
-        tracked = target.alias.requires_grad or any(
-            isinstance(x, Tracer) and x.alias.requires_grad for x in operands)
-        loc = self.builder.loc
-        legality.check_write(target.alias, tracked, STATE.grad, loc, self.exact_views)
-        if target.scalar:
-            raise ViewMutationError("a scalar cannot be written in place", kind="scalar_inplace",
-                                    loc=loc, remedy="Write x[i:i+1] or x[i, ...] instead of x[i].")
-        if not allow_overlap:
-            legality.check_overlap(target.alias, loc)
-
     def place(self) -> source.SourceLoc | None:
         """Stamp the user's current line on what is recorded next."""
         loc = source.here()
         self.builder.loc = loc
-        self.builder.grad = STATE.grad
+        self.builder.grad = is_tracking()
         return loc
 
     # -- values
@@ -395,7 +321,7 @@ class Trace:
         key = (x.memory, x.memory.version, x.alias.view)
         found = self._snapshots.get(key)
         if found is None:
-            found = self._snapshots[key] = self._embed(array)
+            found = self._snapshots[key] = known.value_of(self.builder, array)
         return found
 
     def handle(self, x: Tracer) -> Value:
@@ -418,7 +344,7 @@ class Trace:
         """`x` as a tracer of this trace; outer tracers become captures of the region."""
         if x.trace is self:
             if not self.open:
-                raise _leaked(x)
+                raise known.leaked(x)
             if self._cut:
                 self._follow(x)
             return x
@@ -426,10 +352,9 @@ class Trace:
         while trace is not None and trace is not x.trace:
             trace = trace.parent
         if trace is None or not x.trace.open:
-            raise _leaked(x)
+            raise known.leaked(x)
         if x.concrete is not None and not x.memory.written:
-            return self.face(self, x.alias, x.layout, None, x._array, scalar=x.scalar,
-                             weak=x.weak, readonly=x.readonly)
+            return self._again(x, x.alias, x._array)
         assert self.parent is not None
         if trace is not self.parent:
             x = self.parent.lift(x)
@@ -443,15 +368,19 @@ class Trace:
         if capture is None:
             assert outer.base is not None
             value = self.builder.input(outer.base.type, outer.base.hint)
-            inner = Memory(outer.shape, outer.dtype, outer.version, trace=self, base=value,
-                           layout=outer.layout)
+            inner = Memory(
+                outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
+            )
             capture = self.captures[outer] = Capture(outer, inner)
         a = x.alias
         fam = self._families.setdefault(a.family, family.Family(False))
-        alias = Alias(capture.inner, fam, a.view, a.is_view, a.kind,  # type: ignore[arg-type]
-                      a.fresh_at, False, a.op_name, a.output_nr, a.made)
-        return self.face(self, alias, x.layout, None, None, scalar=x.scalar, weak=x.weak,
-                         readonly=x.readonly)
+        alias = replace(a, storage=capture.inner, family=fam, own=False)  # type: ignore[type-var]
+        return self._again(x, alias, None)
+
+    def _again(self, x: Tracer, alias: Alias, array: np.ndarray | None) -> Tracer:
+        """A tracer of this trace in the place of `x`."""
+        flags = {"scalar": x.scalar, "weak": x.weak, "readonly": x.readonly}
+        return self.face(self, alias, x.layout, None, array, **flags)
 
     # -- inside
 
@@ -459,57 +388,34 @@ class Trace:
         """Move known contents into the graph, since a traced value is about to enter them."""
         assert memory.array is not None
         trace = memory.trace
-        memory.base = trace._embed(memory.array)
+        memory.base = known.value_of(trace.builder, memory.array)
         memory.array = None
 
-    def _embed(self, array: np.ndarray) -> Value:
-        """A node that makes the contents of `array`."""
-        dtype = dtypes.of(array.dtype)
-        flat = array.reshape(-1)
-        if flat.size == 0 or (flat[:1].tobytes() * min(flat.size, 2) == flat[:2].tobytes()
-                              and np.all(flat.view(f"V{array.itemsize}")
-                                         == flat[:1].view(f"V{array.itemsize}"))):
-            value = Literal(flat[0].item() if flat.size else 0, dtype)
-            return self.builder.emit(full, (), full.attrs(array.shape, value))  # type: ignore[no-any-return]
-        return self.builder.emit(constant, (), constant.attrs(ConstantData(array)))  # type: ignore[no-any-return]
-
     def _reference(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs) -> Any:
-        arrays = [np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x.concrete
-                  for x in xs]
-        op.infer(attrs, *[TensorType(a.shape, dtypes.of(a.dtype))  # type: ignore[union-attr]
-                          for a in arrays])
+        arrays = [
+            np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x.concrete for x in xs
+        ]
+        op.infer(
+            attrs,
+            *[
+                TensorType(a.shape, dtypes.of(a.dtype))  # type: ignore[union-attr]
+                for a in arrays
+            ],
+        )
         return op.reference(attrs, *arrays)
 
-    def _fold(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs, scalar: bool,
-              weak: bool) -> Any:
+    def _fold(
+        self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs, scalar: bool, weak: bool
+    ) -> Any:
         out = self._reference(op, xs, attrs)
         if isinstance(out, tuple):
             return tuple(self.concrete(o) for o in out)
         return self.concrete(out, scalar=scalar, weak=weak)
 
-    def _use(self, op: OpDef, xs: Sequence[Tracer | Literal]) -> bool:
-        """Check operands of a differentiable op; True when the result requires a gradient."""
-        if not STATE.grad or isinstance(op.derivative, NoGradient):
-            return False
-        tracked = False
-        for x in xs:
-            if isinstance(x, Tracer) and x.concrete is None:
-                self._check_use(x)
-                tracked |= x.alias.requires_grad
-        return tracked
-
-    def _check_use(self, x: Tracer) -> None:
-        alias = x.alias
-        if alias.kind is CreationKind.DEFAULT or not STATE.grad:
-            return
-        legality.check_use(alias, True, self.builder.loc, self.exact_views)
-        if alias.kind is CreationKind.NO_GRAD and alias.family.tracked \
-                and alias not in self._warned:
+    def _warn_no_grad(self, alias: Alias, loc: source.SourceLoc | None) -> None:
+        if alias not in self._warned:
             self._warned.add(alias)
-            warnings.warn(
-                "a view made inside no_grad is used with gradients on: it carries no gradient\n"
-                + (self.builder.loc.quote() if self.builder.loc else ""),
-                GradientWarning, stacklevel=2)
+            super()._warn_no_grad(alias, loc)
 
     # -- the end
 
@@ -517,21 +423,3 @@ class Trace:
         """Close the trace; its tracers may not be used any more."""
         self.open = False
         return self.builder.finish(outputs)
-
-
-def _evaluate(build: Callable[..., Operand], xs: Sequence[Tracer | Literal]) -> np.ndarray:
-    """What `build` makes of known operands."""
-    b = GraphBuilder("constant")
-    arrays = [x.concrete for x in xs if isinstance(x, Tracer)]
-    inputs = iter([b.input(TensorType(a.shape, dtypes.of(a.dtype)), "x")  # type: ignore[union-attr]
-                   for a in arrays])
-    made = build(b, *[x if isinstance(x, Literal) else next(inputs) for x in xs])
-    return evaluate(b.finish([made]), arrays)[0]  # type: ignore[arg-type]
-
-
-def _leaked(x: Tracer) -> LeakedTracerError:
-    return LeakedTracerError(
-        f"a traced value of shape {x.shape} is used outside the call that made it",
-        loc=source.here(),
-        remedy="Return it from the function instead of keeping it in a list, a global or an "
-               "attribute.")

@@ -1,0 +1,92 @@
+"""`Tracer`: a handle that stands for one array; `Memory`: the storage it is a view of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracegrad.dtypes import DType
+from tracegrad.graph.ir import Value
+from tracegrad.graph.storage import Geometry
+from tracegrad.views import family
+from tracegrad.views.family import Alias, Storage
+
+if TYPE_CHECKING:
+    from tracegrad.trace.tracking import Recorder
+
+
+@dataclass(slots=True, eq=False)
+class Memory(Storage):
+    """A storage of a trace: `base` is its handle in the graph, `array` its concrete contents.
+
+    Exactly one of the two is set (at the prompt always `array`).  `layout` are NumPy's strides
+    of the base, in elements.
+    """
+
+    trace: Recorder = None  # type: ignore[assignment]
+    base: Value | None = None
+    array: np.ndarray | None = None
+    layout: tuple[int, ...] = ()
+    family: family.Family | None = None
+
+
+class Tracer:
+    """One traced array or scalar.  The faces `Array` and `Tensor` add operators and methods.
+
+    `scalar`: a NumPy scalar or Python float of the traced code: immutable, never a view.
+    `weak`: a Python float, which does not promote other dtypes (NEP 50).
+    `readonly`: NumPy would refuse to write it (broadcast_to, diagonal).
+    """
+
+    __slots__ = (
+        "trace",
+        "alias",
+        "layout",
+        "scalar",
+        "weak",
+        "readonly",
+        "_value",
+        "_array",
+        "__weakref__",
+    )
+
+    def __init__(
+        self,
+        trace: Recorder,
+        alias: Alias,
+        layout: Geometry,
+        value: Value | None,
+        array: np.ndarray | None,
+        *,
+        scalar: bool = False,
+        weak: bool = False,
+        readonly: bool = False,
+    ) -> None:
+        self.trace = trace
+        self.alias = alias
+        self.layout = layout
+        self.scalar = scalar
+        self.weak = weak
+        self.readonly = readonly
+        self._value = value
+        self._array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.size  # type: ignore[return-value]
+
+    @property
+    def element_type(self) -> DType:
+        """The `DType` (the faces' `dtype` is NumPy's)."""
+        return self.alias.storage.dtype
+
+    @property
+    def memory(self) -> Memory:
+        return self.alias.storage  # type: ignore[return-value]
+
+    @property
+    def concrete(self) -> np.ndarray | None:
+        """The contents when they are known while tracing, else None.  Do not write it."""
+        return self._array if self.memory.array is not None else None
