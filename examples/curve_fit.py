@@ -10,10 +10,42 @@ from scipy.optimize import curve_fit
 
 import tracegrad as tg
 
-VOLUME = np.array([77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8,
-                   593.1, 689.1, 760.0])
-PRESSURE = np.array([10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01,
-                     66.40, 75.47, 81.78])
+VOLUME = np.array(
+    [
+        77.6,
+        114.9,
+        141.1,
+        190.8,
+        239.9,
+        289.0,
+        332.8,
+        378.4,
+        434.8,
+        477.3,
+        536.8,
+        593.1,
+        689.1,
+        760.0,
+    ]
+)
+PRESSURE = np.array(
+    [
+        10.07,
+        14.73,
+        17.94,
+        23.93,
+        29.61,
+        35.18,
+        40.02,
+        44.82,
+        50.76,
+        55.05,
+        61.01,
+        66.40,
+        75.47,
+        81.78,
+    ]
+)
 CERTIFIED = np.array([2.3894212918e02, 5.5015643181e-04])
 
 
@@ -41,8 +73,9 @@ def main():
     found, covariance = curve_fit(model, VOLUME, PRESSURE, p0=start, jac=jacobian)
     deviation = np.sqrt(np.diag(covariance))
     print("       found            certified        standard error")
-    for name, value, certified, error in zip(("b1", "b2"), found, CERTIFIED, deviation,
-                                             strict=True):
+    for name, value, certified, error in zip(
+        ("b1", "b2"), found, CERTIFIED, deviation, strict=True
+    ):
         print(f"{name}     {value:<15.9g}  {certified:<15.9g}  {error:.2g}")
     print(f"relative difference {np.abs(found / CERTIFIED - 1).max():.0e}")
     return found, CERTIFIED

@@ -48,7 +48,7 @@ def record(log_k, initial):
 
 
 def main():
-    y, x = np.mgrid[0:1:1j * N, 0:1:1j * N]
+    y, x = np.mgrid[0 : 1 : 1j * N, 0 : 1 : 1j * N]
     true_log_k = np.log(0.1) + 0.7 * np.exp(-((x - 0.35) ** 2 + (y - 0.6) ** 2) / 0.03)
     initial = np.sin(9 * x + 2 * y) * np.cos(7 * y - x) + 0.5 * np.sin(17 * x) * np.sin(15 * y)
     records = record(true_log_k, initial)
@@ -68,8 +68,10 @@ def main():
     print(f"unknowns            {start.size}")
     print(f"misfit              {objective(start.ravel())[0]:.4f} -> {found.fun:.6f}")
     print(f"conductivity        {true_k.min():.3f} to {true_k.max():.3f}")
-    print(f"largest error       start {np.abs(np.exp(start) - true_k)[1:-1, 1:-1].max():.3f}, "
-          f"found {np.abs(k - true_k)[1:-1, 1:-1].max():.3f}")
+    print(
+        f"largest error       start {np.abs(np.exp(start) - true_k)[1:-1, 1:-1].max():.3f}, "
+        f"found {np.abs(k - true_k)[1:-1, 1:-1].max():.3f}"
+    )
     print(f"initial plate kept  {np.array_equal(initial, kept)}")
     return found, k, true_k
 

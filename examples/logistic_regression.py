@@ -1,6 +1,6 @@
 """Logistic regression by SciPy with compiled gradient and Hessian: two species of iris.
 
-    python examples/logistic_regression.py
+python examples/logistic_regression.py
 """
 
 from pathlib import Path
@@ -39,8 +39,10 @@ def main():
     right = np.mean((x @ found.x > 0) == (label > 0.5))
 
     print(f"flowers     {len(label)}")
-    print(f"loss        {loss(np.zeros(5), x, label):.4f} -> {found.fun:.4f} "
-          f"in {found.nit} iterations")
+    print(
+        f"loss        {loss(np.zeros(5), x, label):.4f} -> {found.fun:.4f} "
+        f"in {found.nit} iterations"
+    )
     print(f"|gradient|  {np.abs(slope).max():.1e}")
     print(f"weights     {np.round(found.x, 2)}")
     print(f"accuracy    {right:.0%}")

@@ -41,16 +41,19 @@ def main():
     signal[missing] = np.nan
 
     start = np.array([1.0, 0.1, 2.8, 0.5, 0.3])
-    found = minimize(tg.value_and_grad(loss), start, args=(signal, missing), jac=True,
-                     method="BFGS")
+    found = minimize(
+        tg.value_and_grad(loss), start, args=(signal, missing), jac=True, method="BFGS"
+    )
     to_signal = tg.grad(loss, argnums=1)(found.x, signal, missing)
 
     print(f"samples   {T.size}, of them missing {missing.sum()}, spikes {len(spikes)}")
     print(f"true      {true_p}")
     print(f"found     {np.round(found.x, 3)}")
     print(f"gradient of the missing samples: largest {np.abs(to_signal[missing]).max():.1f}")
-    print(f"gradient of the spikes: largest {np.abs(to_signal[spikes]).max():.1e}, "
-          f"bound {0.2 / np.sum(~missing):.1e}")
+    print(
+        f"gradient of the spikes: largest {np.abs(to_signal[spikes]).max():.1e}, "
+        f"bound {0.2 / np.sum(~missing):.1e}"
+    )
     return found, true_p, to_signal, missing
 
 

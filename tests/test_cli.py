@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -143,7 +144,7 @@ def test_loops_parse_back_and_scheduled_leaves_the_bodies_out(folder, capsys) ->
 
 def test_source_is_c(folder, capsys) -> None:
     text = run(capsys, "dump", *SMOOTH, "--stage", "source")
-    assert "int smooth(double *u, const double *k, double *" in text
+    assert re.search(r"int \w*smooth\w*\(double \*u, const double \*k, double \*", text)
 
 
 def test_json_and_dot(folder, capsys) -> None:
@@ -225,7 +226,9 @@ def test_opt_goes_down_to_c(folder, capsys) -> None:
     (folder / "program.tg").write_text(program)
     assert run(capsys, "opt", "program.tg") == program
     from_program = run(capsys, "opt", "program.tg", "--pass", "emit")
-    assert "int step(double *u, const double *c, double *r, void *ws)" in from_program
+    assert re.search(
+        r"int \w*step\w*\(double \*u, const double \*c, double \*r, void \*ws\)", from_program
+    )
 
 
 @pytest.mark.parametrize(

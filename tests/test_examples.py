@@ -18,7 +18,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 def load(name: str) -> ModuleType:
     pytest.importorskip("scipy")
-    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", ROOT / "examples" / f"{name}.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

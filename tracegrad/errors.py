@@ -181,6 +181,13 @@ class ViewMutationError(TracegradError, RuntimeError):
         self.output_nr = output_nr
 
 
+class AutogradError(TracegradError, RuntimeError):
+    """An eager gradient, hook or flag that PyTorch refuses; ``kind`` says which
+    (``no_grad_fn``, ``backward_twice``, ``saved_modified``, ``hook_no_grad``, ...)."""
+
+    kind = "autograd"
+
+
 class RuntimeIndexError(TracegradError, IndexError):
     """An index computed at run time was out of range; no argument has been written."""
 

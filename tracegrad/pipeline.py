@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracegrad.aliasing.functionalize import functionalize
+from tracegrad.autodiff.custom import inline_custom
 from tracegrad.autodiff.expand import expand_transforms
 from tracegrad.codegen.unit import SourceUnit, render
 from tracegrad.graph.ir import Graph
@@ -36,8 +37,8 @@ def functional(traced: Graph, options: Options) -> Graph:
 
 
 def joint(graph: Graph) -> Graph:
-    """Value and gradients as one graph."""
-    return expand_transforms(graph)
+    """Value and gradients as one graph; custom functions become their values."""
+    return inline_custom(expand_transforms(graph))
 
 
 def optimize(graph: Graph) -> Graph:

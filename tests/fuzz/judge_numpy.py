@@ -60,7 +60,7 @@ def check(text: str, *args: Arg, backend: str = "numpy", laws: bool = True,
         values = [a.make() for a in args]
         check_stages(compiled.lower(*values).specialisation.lowering, values)
     if gradients:
-        check_gradients(f, args, backend, laws)
+        check_gradients(text, args, backend, laws)
     return want
 
 
@@ -72,8 +72,9 @@ def agree_on_error(got: Outcome, want: Outcome, before: Sequence[np.ndarray]) ->
         raise Disagreement("crash", f"{type(got.error).__name__}: {got.error}") from got.error
     if isinstance(got.error, TracegradError) and got.error.kind in REFUSALS:
         raise Refused(got.error.kind)
-    if got.error is not None and "float16" in str(got.error):
-        raise Refused("float16")
+    for kind in ("float16", "add.at"):  # a dtype, and casts to integers, that ours lacks
+        if got.error is not None and kind in str(got.error):
+            raise Refused(kind)
     if want.error is None:
         raise Disagreement("refusal", f"[{got.error.kind}] {got.error}")  # type: ignore[union-attr]
     if got.error is None:
@@ -105,7 +106,7 @@ def objective(f: Callable[..., Any], wrap: Callable[[Any], Any] = lambda x: x
     return value
 
 
-def check_gradients(f: Callable[..., Any], args: Sequence[Arg], backend: str, laws: bool) -> None:
+def check_gradients(text: str, args: Sequence[Arg], backend: str, laws: bool) -> None:
     """Reverse against forward mode, and both against central differences in float64.
 
     Differences are compared only where all floats are float64, and away from kinks, where the
@@ -113,6 +114,7 @@ def check_gradients(f: Callable[..., Any], args: Sequence[Arg], backend: str, la
     """
     wrt = tuple(k for k, a in enumerate(args) if np.dtype(a.dtype).kind == "f")
     values = [a.make() for a in args]
+    f = function(text)
     value = objective(f)
     found = value(*[a.make() for a in args])
     if not wrt or isinstance(found, float) and not isinstance(found, np.floating):
@@ -122,13 +124,15 @@ def check_gradients(f: Callable[..., Any], args: Sequence[Arg], backend: str, la
         total, grads = run(*[a.make() for a in args])
     except TracegradError as e:
         raise Disagreement("gradient refused", f"[{e.kind}] {e}") from e
-    same("value beside the gradient", np.float64(total), np.float64(found))
+    single = any(a.dtype == "float32" for a in args) or "float32" in text
+    same("value beside the gradient", np.float64(total), np.float64(found),
+         rtol=1e-4 if single else 1e-9)
     for k, g in zip(wrt, grads, strict=True):
         if g.shape != args[k].shape or g.dtype != args[k].dtype:
             raise Disagreement(f"gradient of {args[k].name}", f"{g.dtype}{list(g.shape)}")
     if laws:
         check_stages(run.lower(*values).specialisation.lowering, values)
-    if all(args[k].dtype == "float64" for k in wrt) and np.isfinite(found):
+    if not single and np.isfinite(found):
         _check_directions(f, args, wrt, grads, laws and backend == "numpy")
 
 

@@ -70,7 +70,7 @@ def _read(x: Operand, env: Mapping[Value, Handle]) -> Any:
 
 def _run(node: Node, env: dict[Value, Handle]) -> None:
     if node.op.has(Trait.TRACED_ONLY):
-        (operand,) = node.operands
+        operand = node.operands[0]
         assert isinstance(operand, Value)
         base = env[operand]
         positions = base.positions

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+from tracegrad.autodiff.inline import inline
 from tracegrad.autodiff.jvp import jvp_graph
 from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.graph.builder import GraphBuilder
-from tracegrad.graph.ir import Graph, Node, Operand, Value
-from tracegrad.graph.walk import copy_node, rebuild, replay
+from tracegrad.graph.ir import Graph, Node, Operand
+from tracegrad.graph.walk import all_nodes, copy_node, map_regions, rebuild
 from tracegrad.ops.control import TransformAttrs, transform
 
 
 def expand_transforms(graph: Graph) -> Graph:
-    """The functional graph with every transform written out; the graph itself if it has none."""
-    if not any(node.op is transform for node in graph.nodes):
+    """The functional graph with every transform written out, those in regions too; the graph
+    itself if it has none."""
+    if not any(node.op is transform for node in all_nodes(graph)):
         return graph
     return rebuild(graph, _expand)
 
 
 def _expand(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
             ) -> Operand | tuple[Operand, ...]:
-    if node.op is not transform:
+    if node.op is transform:
+        return inline(b, differentiate(node), operands)
+    regions = map_regions(node, expand_transforms)
+    if regions is node.regions:
         return copy_node(b, node, operands)  # type: ignore[return-value]
-    joint = differentiate(node)
-    env: dict[Value, Operand] = dict(zip(joint.inputs, operands, strict=True))
-    return replay(joint, b, env, _anew)
-
-
-def _anew(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
-          ) -> Operand | tuple[Operand, ...]:
-    """The node with results of its own, since one region may be written out several times."""
-    return b.emit(node.op, operands, node.attrs, regions=node.regions,  # type: ignore[no-any-return]
+    return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
                   hint=node.results[0].hint if node.results else "")
 
 

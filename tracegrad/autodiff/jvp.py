@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tracegrad.autodiff.vjp import report_with
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import AliasReport, Graph, Literal, Node, Operand, Stage, Value
-from tracegrad.graph.op import Linear, NoGradient, Partials, Rules
+from tracegrad.graph.op import ByRegions, Linear, NoGradient, Partials, Rules
 from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
@@ -66,6 +66,10 @@ def _forward(b: GraphBuilder, node: Node, tangents: dict[Value, Operand]) -> Non
                                            else _dense(b, None, x))
                   for t, x in zip(ts, xs, strict=True)]
         results = (b.emit(node.op, filled, node.attrs),)
+    elif isinstance(d, ByRegions):
+        from tracegrad.autodiff.custom import push
+
+        results = push(b, node, ts)
     else:
         assert isinstance(d, Rules)
         whole = tuple(None if t is None else _dense(b, t, x) for t, x in zip(ts, xs, strict=True))

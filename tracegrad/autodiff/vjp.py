@@ -10,7 +10,7 @@ from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
     AliasReport, Graph, Literal, Node, Operand, Stage, Value, WriteBack,
 )
-from tracegrad.graph.op import Linear, NoGradient, Partials, Rules
+from tracegrad.graph.op import ByRegions, Linear, NoGradient, Partials, Rules
 from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
@@ -96,6 +96,10 @@ class _Reverse:
                     for partial, keep in zip(d.of, wanted, strict=True)]
         if isinstance(d, Linear):
             return d.transpose(b, node.attrs, cts[0], xs)
+        if isinstance(d, ByRegions):
+            from tracegrad.autodiff.custom import pull
+
+            return pull(b, node, cts)
         assert isinstance(d, Rules)
         whole = tuple(None if ct is None else self._dense(ct, r)
                       for ct, r in zip(cts, node.results, strict=True))

@@ -28,13 +28,14 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import tracegrad as tg
+    from tracegrad.exporting import export
+    from tracegrad.spec import spec
 
     fn = target.transformed(args)
-    specs = [tg.spec.parse(text) for text in args.spec]
+    specs = [spec.parse(text) for text in args.spec]
     name = args.name or args.target.rpartition(":")[2].rpartition(".")[2]
     try:
-        folder = tg.export(fn, specs, args.output, name=name, overwrite=args.overwrite)
+        folder = export(fn, specs, args.output, name=name, overwrite=args.overwrite)
     except TracegradError:
         raise
     except Exception as error:
@@ -42,5 +43,7 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen()
     for path in sorted(folder.iterdir()):
         screen.text(f"{path.stat().st_size:>8} bytes  {path.name}")
-    screen.text(f"written to {args.output}; make -C {args.output} check builds and runs its example")
+    screen.text(
+        f"written to {args.output}; make -C {args.output} check builds and runs its example"
+    )
     return 0

@@ -11,6 +11,8 @@ from typing import Any
 
 from tracegrad.cli.demo_problem import Problem
 from tracegrad.cli.screen import Screen
+from tracegrad.exporting import export
+from tracegrad.transforms import value_and_grad
 
 
 def show(screen: Screen, misfit: Callable[..., Any], problem: Problem, folder: Path) -> int:
@@ -18,12 +20,10 @@ def show(screen: Screen, misfit: Callable[..., Any], problem: Problem, folder: P
 
     Returns 0, or 1 when the example could not be built or disagrees.
     """
-    import tracegrad as tg
-
     screen.section("The gradient as C source", f"Written to {folder}; it needs no Python.")
-    gradient = tg.value_and_grad(functools.partial(misfit, steps=problem.steps))
+    gradient = value_and_grad(functools.partial(misfit, steps=problem.steps))
     sample = [problem.start, problem.initial, problem.records]
-    tg.export(gradient, sample, folder, name="heat_gradient", overwrite=True)
+    export(gradient, sample, folder, name="heat_gradient", overwrite=True)
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name != "example":
             screen.text(f"{path.stat().st_size:>8} bytes  {path.name}")

@@ -53,8 +53,8 @@ def make_problem(cells: int = 61, times: int = 6, steps: int = 8, noise: float =
     """A rod of `cells` cells with one good and one bad conducting stretch; the records carry
     normal noise of standard deviation `noise` (temperatures are about 1)."""
     x = np.linspace(0.0, 1.0, cells)
-    true_k = 0.2 + 0.15 * np.exp(-(((x - 0.3) / 0.08) ** 2)) - 0.12 * np.exp(
-        -(((x - 0.7) / 0.1) ** 2)
+    true_k = (
+        0.2 + 0.15 * np.exp(-(((x - 0.3) / 0.08) ** 2)) - 0.12 * np.exp(-(((x - 0.7) / 0.1) ** 2))
     )
     initial = 1.0 + 0.5 * np.sin(11.0 * np.pi * x) + 0.3 * np.cos(4.0 * np.pi * x)
     records = simulate(true_k, initial, times, steps)

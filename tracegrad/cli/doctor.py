@@ -11,9 +11,14 @@ _COLOURS = {"ok": "green", "missing": "yellow", "problem": "bold red"}
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("doctor", help="what is found here, what is missing", description=(
-        "Looks for the compiler, Python.h, BLAS and the cache, and says what each missing part "
-        "costs. Exit code 1 when something is broken, 0 otherwise."))
+    parser = commands.add_parser(
+        "doctor",
+        help="what is found here, what is missing",
+        description=(
+            "Looks for the compiler, Python.h, BLAS and the cache, and says what each missing part "
+            "costs. Exit code 1 when something is broken, 0 otherwise."
+        ),
+    )
     parser.set_defaults(run=run)
 
 

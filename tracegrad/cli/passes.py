@@ -64,9 +64,9 @@ def _functionalize(graph: Graph, _: tuple[int, ...]) -> Unit:
 
 
 def _expand(graph: Graph, _: tuple[int, ...]) -> Unit:
-    from tracegrad.autodiff.expand import expand_transforms
+    from tracegrad.pipeline import joint
 
-    return expand_transforms(graph)
+    return joint(graph)
 
 
 def _vjp(graph: Graph, wrt: tuple[int, ...]) -> Unit:

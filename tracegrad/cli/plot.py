@@ -6,6 +6,9 @@ import math
 import sys
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 
 def can_print(text: str) -> bool:
     """Whether stdout's encoding has the characters of `text`."""
@@ -23,17 +26,18 @@ def bar(value: float, low: float, high: float, width: int) -> str:
 
 
 def curves(
-    lines: Sequence[tuple[str, Sequence[float]]], *, width: int = 61, height: int = 12
+    lines: Sequence[tuple[str, ArrayLike]], *, width: int = 61, height: int = 12
 ) -> list[str]:
     """Rows of a plot of several curves, each ``(mark, values)``; later ones are on top.
 
     The vertical scale is labelled with the range of all values; values are sampled evenly.
     """
-    values = [v for _, line in lines for v in line]
-    low, high = min(values), max(values)
+    drawn = [(mark, np.asarray(line, np.float64)) for mark, line in lines]
+    values = np.concatenate([line for _, line in drawn])
+    low, high = float(values.min()), float(values.max())
     span = (high - low) or 1.0
     rows = [[" "] * width for _ in range(height)]
-    for mark, line in lines:
+    for mark, line in drawn:
         for column in range(width):
             v = line[round(column * (len(line) - 1) / (width - 1))]
             rows[height - 1 - round((v - low) / span * (height - 1))][column] = mark

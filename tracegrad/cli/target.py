@@ -73,7 +73,7 @@ def _with_fixed(fn: Callable[..., Any], fixed: dict[str, Any]) -> Callable[..., 
     plain = getattr(fn, "__wrapped__", fn) if hasattr(fn, "lower") else fn
     partial = functools.partial(plain, **fixed)
     functools.update_wrapper(partial, plain)
-    del partial.__wrapped__  # its signature is the one without the fixed names
+    del vars(partial)["__wrapped__"]  # its signature is the one without the fixed names
     return partial
 
 

@@ -93,7 +93,14 @@ class NoGradient:
     reason: str
 
 
-Derivative = Union[Partials, Linear, Rules, NoGradient]
+@dataclass(frozen=True, slots=True)
+class ByRegions:
+    """Derivative given by regions that the node holds (`reason`: whose they are)."""
+
+    reason: str
+
+
+Derivative = Union[Partials, Linear, Rules, NoGradient, ByRegions]
 
 
 # --------------------------------------------------------------------------------- lowering
@@ -184,7 +191,7 @@ class OpDef:
     infer      ``(attrs, *operand types) -> TensorType | tuple of them``; raises ShapeError or
                DTypeError without a place (the builder adds it)
     reference  ``(attrs, *arrays) -> array | tuple``: the meaning, in NumPy
-    derivative one of the four forms
+    derivative one of the five forms
     lowering   how it becomes loops
     samples    ``(rng) -> iterable of Sample`` for the registry's tests
     intrinsic  the scalar function of an elementwise op
@@ -267,7 +274,7 @@ def declare(**fields: Any) -> OpDef:
 
 
 __all__ = [
-    "Attrs", "Decompose", "Derivative", "Linear", "Literal", "Lowering", "Nest", "NoGradient",
-    "OpDef", "Operand", "Partial", "Partials", "Point", "REGISTRY", "Reduction", "Registry",
+    "Attrs", "ByRegions", "Decompose", "Derivative", "Linear", "Literal", "Lowering", "Nest",
+    "NoGradient", "OpDef", "Operand", "Partial", "Partials", "Point", "REGISTRY", "Reduction", "Registry",
     "Rules", "Sample", "Source", "Special", "Trait", "Value", "declare",
 ]

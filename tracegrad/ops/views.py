@@ -74,7 +74,11 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
         case Permute(order=order):
             return x.transpose(order)
         case Expand(to=to):
-            return np.broadcast_to(x, to)
+            # As np.broadcast_to, but writable: one row of it may be written.
+            strides = tuple(0 if m != n else s
+                            for m, n, s in zip(x.shape, to, x.strides, strict=True))
+            return np.lib.stride_tricks.as_strided(
+                x, to, strides, writeable=x.flags.writeable)  # type: ignore[arg-type]
         case Reshape(to=to):
             return x.reshape(to)
         case Strided(size=size, stride=stride, offset=offset):

@@ -48,8 +48,8 @@ _INSTALLED = tuple(
 
 def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
     """The contents of `x`, or ConcretizationError naming the `route` (``bool()``, ``.item()``)."""
-    if x.concrete is not None:
-        return x.concrete
+    if x.contents is not None:
+        return x.contents
     raise ConcretizationError(
         f"{route} needs the value of a traced {_what(x)}, which is known only when the compiled "
         "function runs",

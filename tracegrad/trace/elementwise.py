@@ -212,7 +212,9 @@ def write_op(
     check_cast(trace, name, out, target.element_type, casting)
     shape = broadcast_shapes(*map(shape_of, args), *([] if where is None else [shape_of(where)]))
     check_fits(trace, name, shape, target.shape)
-    if where is None and out is target.element_type:
+    # Constants alone have no shape of their own: their value is written.
+    shaped = any(isinstance(x, Tracer) for x in args)
+    if where is None and out is target.element_type and shaped:
         xs = prepared(trace, args, ins, target.shape)
         trace.write(target, _checked(op, xs), xs)
         return target

@@ -45,6 +45,13 @@ def evaluated(build: Callable[..., Operand], xs: Sequence[Tracer | Literal]) -> 
 
 def leaked(x: Tracer) -> LeakedTracerError:
     """The error for a tracer that meets a recorder it does not belong to."""
+    if x.trace.eager:
+        return LeakedTracerError(
+            f"a tg.Tensor of shape {x.shape} made at the prompt meets a traced value",
+            kind="eager_in_trace",
+            loc=source.here(),
+            remedy="Pass its array to the traced function as an argument: f(x.numpy()).",
+        )
     return LeakedTracerError(
         f"a traced value of shape {x.shape} is used outside the call that made it",
         loc=source.here(),

@@ -90,3 +90,8 @@ class Tracer:
     def concrete(self) -> np.ndarray | None:
         """The contents when they are known while tracing, else None.  Do not write it."""
         return self._array if self.memory.array is not None else None
+
+    @property
+    def contents(self) -> np.ndarray | None:
+        """As `concrete`; at the prompt also of tensors that require a gradient."""
+        return self._array if self.memory.array is not None else None

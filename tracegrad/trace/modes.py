@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracegrad.trace.tracer import Trace
+    from tracegrad.trace.tracking import Recorder
 
 
 class _State(threading.local):
@@ -117,3 +118,16 @@ def is_tracking() -> bool:
 def current_trace() -> Trace | None:
     """The innermost open trace of this thread."""
     return STATE.traces[-1] if STATE.traces else None
+
+
+_prompt: list[Recorder] = []
+
+
+def set_prompt(recorder: Recorder) -> None:
+    """Name what runs operations outside every trace (the eager package calls this once)."""
+    _prompt[:] = [recorder]
+
+
+def at_prompt() -> Recorder | None:
+    """What runs operations outside every trace; None before `tracegrad.eager` is imported."""
+    return _prompt[0] if _prompt else None

@@ -88,20 +88,13 @@ class Trace(Recorder):
         *,
         tracked: bool,
         layout: tuple[int, ...] | None = None,
-        scalar: bool = False,
-        weak: bool = False,
-        readonly: bool = False,
+        **flags: bool,
     ) -> Tracer:
-        """A new graph input; `layout` are its NumPy strides in elements (default C order)."""
-        value = self.builder.input(type_, hint, tracked=tracked and type_.dtype.is_inexact)
-        return self._base(
-            value,
-            tracked and type_.dtype.is_inexact,
-            layout,
-            scalar=scalar,
-            weak=weak,
-            readonly=readonly,
-        )
+        """A new graph input; `layout` are its NumPy strides in elements (default C order),
+        `flags` those of `Tracer`."""
+        tracked = tracked and type_.dtype.is_inexact
+        value = self.builder.input(type_, hint, tracked=tracked)
+        return self._base(value, tracked, layout, **flags)
 
     def concrete(
         self, array: np.ndarray | float | int, *, scalar: bool = False, weak: bool = False

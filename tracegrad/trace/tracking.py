@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from tracegrad.views.family import Alias, CreationKind
 class Recorder(ABC):
     """Makes tracers of class `face` and knows what may be done to them."""
 
+    # Whether operations run at once, on arrays that are all known.
+    eager: ClassVar[bool] = False
     face: type[Tracer]
     exact_views: bool = False
     parent: Any = None
@@ -167,7 +169,7 @@ class Recorder(ABC):
         alias = family.view_of(
             x.alias,
             steps,
-            grad=STATE.grad,
+            grad=is_tracking(),
             inference=STATE.inference,
             multi_output=output >= 0,
             op_name=origin,
@@ -193,7 +195,7 @@ class Recorder(ABC):
         alias = family.view_of(
             x.alias,
             (),
-            grad=STATE.grad,
+            grad=is_tracking(),
             inference=STATE.inference,
             op_name="as_strided",
             loc=loc,
