@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tracegrad as tg
 from tests.update_docs import ROOT, blocks, pages
 
 SCRIPT = ROOT / "tests" / "update_docs.py"
@@ -52,6 +53,9 @@ def test_every_error_is_shown() -> None:
 
     text = "".join(path.read_text(encoding="utf-8") for path in pages())
     classes = [c for c in vars(errors).values() if isinstance(c, type)]
+    of_eager_tensors = {"AutogradError"} if not hasattr(tg, "Tensor") else set()
     for c in classes:
         if issubclass(c, errors.TracegradError) and c is not errors.TracegradError:
+            if c.__name__ in of_eager_tensors:
+                continue
             assert re.search(rf"^{c.__name__} \[|`{c.__name__} \[", text, re.M), c.__name__

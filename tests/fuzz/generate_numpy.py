@@ -335,7 +335,7 @@ class NumpyProgram:
 
     def _mistake(self) -> str:
         d = self.draw
-        name = self.array()
+        name = self.target()
         n = len(self.shape(name))
         return d.of(f"{name}[{', '.join(['9'] * max(n, 1))}] = 0.0", f"e = np.sum({name}, axis=7)",
                     f"{name} += np.ones((5, 7))", f"e = {name}.reshape(7, 11)",

@@ -19,6 +19,7 @@ from tracegrad.graph.ir import (
 )
 from tracegrad.graph.op import NoGradient
 from tracegrad.graph.storage import View
+from tracegrad.ops.custom import ReturnedAttrs, custom_view
 from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
 from tracegrad.views import family, legality
 from tracegrad.views.family import Alias, CreationKind, Family, Storage
@@ -50,6 +51,8 @@ class _Functionalizer:
         self.aliases: dict[Value, Alias] = {}
         self.contents: dict[Storage, Contents] = {}
         self._reads: dict[tuple[Value, View], Value] = {}
+        # What a custom function returned, for the views of which its rule is the history.
+        self._ruled: dict[Alias, Value] = {}
 
     def run(self) -> Graph:
         roots: dict[Storage, int] = {}
@@ -83,6 +86,9 @@ class _Functionalizer:
             source = self.aliases[_only(node)]
             self.aliases[node.result] = family.detached(source, node.loc)
             return
+        if node.op is custom_view:
+            self._returned_view(node)
+            return
         if isinstance(node.attrs, HandleAttrs):
             self._view(node, node.attrs)
             return
@@ -103,6 +109,24 @@ class _Functionalizer:
         self.aliases[node.result] = family.view_of(
             parent, attrs.view.steps, grad=node.grad, multi_output=attrs.output >= 0,
             op_name=attrs.origin, output_nr=max(attrs.output, 0), loc=node.loc)
+        if self.aliases[node.result].ruled:
+            # Steps of a ruled view count from the base; its history counts from the parent.
+            self._ruled[self.aliases[node.result]] = self._read(
+                self._ruled[parent], attrs.view, node.result.hint)
+
+    def _returned_view(self, node: Node) -> None:
+        attrs = node.attrs
+        assert isinstance(attrs, ReturnedAttrs)
+        base, result = node.operands
+        assert isinstance(base, Value) and isinstance(result, Value)
+        self.aliases[node.result] = alias = family.returned_view(
+            self.aliases[base], attrs.view.steps,
+            tracked=node.grad and self.aliases[result].requires_grad,
+            multi_output=attrs.several, op_name=attrs.origin, output_nr=max(attrs.output, 0),
+            loc=node.loc)
+        value = self._value(result)
+        assert isinstance(value, Value)
+        self._ruled[alias] = value
 
     def _write(self, node: Node, target: Value, tracked: bool) -> None:
         alias = self.aliases[target]
@@ -174,8 +198,12 @@ class _Functionalizer:
         primal = self._read(contents.primal, alias.view, x.hint)
         if not primal.dtype.is_inexact:
             return primal
+        if alias in self._ruled:
+            if alias.fresh_at != alias.storage.version:
+                return stop_gradient(self.b, primal)  # type: ignore[no-any-return]
+            return graft(self.b, primal, self._ruled[alias])  # type: ignore[no-any-return]
         path = contents.paths.get(alias.family)
-        if path is None or alias.kind in (CreationKind.NO_GRAD, CreationKind.INFERENCE):
+        if path is None or alias.cut:
             return stop_gradient(self.b, primal)  # type: ignore[no-any-return]
         if path is contents.primal:
             return primal

@@ -1,1 +1,5 @@
-"""Functional graph to functional graph with derivatives."""
+"""Functional graph to functional graph with derivatives; importing it registers all rules."""
+
+from tracegrad.autodiff import custom, loops
+
+__all__ = ["custom", "loops"]

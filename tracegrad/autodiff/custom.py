@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tracegrad.autodiff.inline import inline
-from tracegrad.autodiff.jvp import jvp_graph
-from tracegrad.autodiff.vjp import vjp_graph
+from tracegrad.autodiff.by_region import PULL, PUSH
+from tracegrad.autodiff.jvp import Forward, jvp_graph
+from tracegrad.autodiff.vjp import Reverse, vjp_graph
 from tracegrad.errors import GradientError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
@@ -201,3 +202,17 @@ def _dense(b: GraphBuilder, x: Operand | None, like: Operand) -> Operand:
     return full(b, shape=like.type.shape, value=value)  # type: ignore[no-any-return]
 
 
+
+
+def _pull(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+          ) -> list[Operand | None]:
+    return pull(reverse.b, node, cts)
+
+
+def _push(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | None]:
+    forward.b.append(node)
+    return push(forward.b, node, ts)
+
+
+PULL[CustomAttrs] = _pull
+PUSH[CustomAttrs] = _push

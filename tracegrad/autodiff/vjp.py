@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tracegrad.autodiff.activity import active_values
+from tracegrad.autodiff.by_region import PULL
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
     AliasReport, Graph, Literal, Node, Operand, Stage, Value, WriteBack,
@@ -41,7 +42,7 @@ def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None]
         elif seeds is None and k < report.results and out.type.dtype.is_inexact:
             b.input(out.type, f"ct{k}")
         cotangents.append(ct)
-    reverse = _Reverse(b, active_values(graph, wrt))
+    reverse = Reverse(b, active_values(graph, wrt))
     for out, ct in zip(outputs, cotangents, strict=True):
         if ct is not None and isinstance(out, Value):
             reverse.contribute(out, ct)
@@ -58,7 +59,7 @@ def report_with(report: AliasReport, extra: int) -> AliasReport:
         WriteBack(w.input, w.output + extra) for w in report.write_backs))
 
 
-class _Reverse:
+class Reverse:
     """Collects cotangents; a value's contributions are summed when its producer is reached."""
 
     def __init__(self, b: GraphBuilder, active: set[Value]) -> None:
@@ -97,9 +98,7 @@ class _Reverse:
         if isinstance(d, Linear):
             return d.transpose(b, node.attrs, cts[0], xs)
         if isinstance(d, ByRegions):
-            from tracegrad.autodiff.custom import pull
-
-            return pull(b, node, cts)
+            return PULL[type(node.attrs)](self, node, cts, wanted)  # type: ignore[no-any-return]
         assert isinstance(d, Rules)
         whole = tuple(None if ct is None else self._dense(ct, r)
                       for ct, r in zip(cts, node.results, strict=True))

@@ -105,7 +105,7 @@ def _plain(objective: Objective, start: np.ndarray, progress: Progress) -> np.nd
     q, rate = start.copy(), 0.1
     value, slope = objective(q)
     recent = [value]
-    for _ in range(4 * _ITERATIONS):
+    for _ in range(_ITERATIONS + 20):
         while True:
             trial = q - rate * slope
             new_value, new_slope = objective(trial)

@@ -13,6 +13,7 @@ import numpy as np
 from tracegrad import dims
 from tracegrad.errors import TracegradError, ValueArgumentError, VerifyError
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
+from tracegrad.graph.symbols import bind_symbols
 from tracegrad.graph.walk import last_uses
 from tracegrad.types import TensorType
 
@@ -82,7 +83,8 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
         keywords["regions"] = tuple(_region(g, sizes) for g in node.regions)
     try:
         with np.errstate(all="ignore"):
-            out = node.op.reference(node.attrs, *[_read(x, env) for x in node.operands], **keywords)
+            attrs = bind_symbols(node.attrs, sizes) if sizes else node.attrs
+            out = node.op.reference(attrs, *[_read(x, env) for x in node.operands], **keywords)
     except TracegradError as e:
         raise e.at(node.loc) from None
     if len(node.results) == 1 and not isinstance(out, (tuple, list)):
@@ -106,4 +108,5 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
 
 
 def _region(graph: Graph, sizes: Sizes) -> Callable[..., list[np.ndarray]]:
-    return lambda *arrays: evaluate(graph, arrays, sizes=sizes)
+    """A region as a function of arrays; keywords bind further symbols (loop indices)."""
+    return lambda *arrays, **symbols: evaluate(graph, arrays, sizes={**sizes, **symbols})

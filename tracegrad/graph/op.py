@@ -95,7 +95,8 @@ class NoGradient:
 
 @dataclass(frozen=True, slots=True)
 class ByRegions:
-    """Derivative given by regions that the node holds (`reason`: whose they are)."""
+    """Derivative made of the regions that the node holds (`reason`: how); `autodiff` has a rule
+    for each such op."""
 
     reason: str
 

@@ -1,13 +1,25 @@
-"""Ops that hold a region: transforms of a traced function (loops and branches come later)."""
+"""Ops that hold a region: transforms of a traced function, and loops."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tracegrad.dims import Dim
+from tracegrad.dtypes import I64
 from tracegrad.errors import VerifyError
-from tracegrad.graph.op import Attrs, NoGradient, Special, Trait, declare
+from tracegrad.graph.ir import Graph, Operand, Value
+from tracegrad.graph.op import (
+    Attrs, ByRegions, NoGradient, Point, Sample, Special, Trait, declare,
+)
+from tracegrad.loops.ir import Index as IndexValue
 from tracegrad.types import TensorType
+
+if TYPE_CHECKING:
+    from tracegrad.graph.builder import GraphBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +49,77 @@ transform = declare(
     lowering=Special("expanded by autodiff.expand"), samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
     doc="A derivative of the function in the region, taken where the node stands.")
+
+
+# ------------------------------------------------------------------------------------- loops
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAttrs(Attrs):
+    """``for index in 0..trips-1`` (from the end when `reverse`).
+
+    Operands are `carries` initial values, `consts` values that the body only reads, then arrays
+    with a leading axis of `trips` of which iteration ``index`` reads its element.  The region's
+    inputs are the carries, the consts and those elements; its outputs the next carries, then
+    values that are stacked at ``index``.  `results`: types of the final carries and the stacks.
+    """
+
+    index: str
+    trips: Dim
+    reverse: bool
+    carries: int
+    consts: int
+    results: tuple[TensorType, ...]
+
+
+def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
+    (body,) = regions
+    assert isinstance(attrs.trips, int)
+    n = attrs.carries
+    state = [np.asarray(x) for x in operands[:n]]
+    consts = operands[n:n + attrs.consts]
+    stacks = [np.zeros(t.shape, t.dtype.np) for t in attrs.results[n:]]
+    order = range(attrs.trips)
+    for k in reversed(order) if attrs.reverse else order:
+        out = body(*state, *consts, *[x[k] for x in operands[n + attrs.consts:]],
+                   **{attrs.index: k})
+        state = out[:n]
+        for stack, y in zip(stacks, out[n:], strict=True):
+            stack[k] = y
+    return (*state, *stacks)
+
+
+loop = declare(
+    name="loop", attrs=LoopAttrs, infer=lambda a, *xs: a.results, reference=_loop_reference,
+    derivative=ByRegions("carries backwards through the iterations"),
+    lowering=Special("a loop around the kernels of its region"), samples=lambda rng: [],
+    traits=frozenset({Trait.EXPENSIVE}),
+    doc="Runs the region once for each index, carrying values from one to the next.")
+
+
+@dataclass(frozen=True, slots=True)
+class PositionAttrs(Attrs):
+    at: Dim
+
+
+position = declare(
+    name="position", attrs=PositionAttrs, infer=lambda a: TensorType((), I64),
+    reference=lambda a: np.asarray(a.at, np.int64),
+    derivative=NoGradient("an index is an integer"),
+    lowering=Point(lambda lb, a, out, index: IndexValue(a.at)),
+    traits=frozenset({Trait.CHEAP}), samples=lambda rng: [Sample((), PositionAttrs(3))],
+    doc="The value of an index expression.")
+
+
+def emit_loop(b: GraphBuilder, region: Graph, index: str, trips: Dim, *,
+              carries: Sequence[Operand], consts: Sequence[Operand] = (),
+              xs: Sequence[Operand] = (), reverse: bool = False,
+              hints: Sequence[str] = ()) -> tuple[Value, ...]:
+    """Add a loop over `region`; returns the final carries, then the stacks."""
+    n = len(carries)
+    results = [x.type for x in region.inputs[:n]]
+    for y in region.outputs[n:]:
+        results.append(TensorType((trips, *y.shape), y.type.dtype))
+    attrs = LoopAttrs(index, trips, reverse, n, len(consts), tuple(results))
+    return b.emit(loop, (*carries, *consts, *xs), attrs,  # type: ignore[no-any-return]
+                  regions=(region,), hints=hints or ("loop",) * len(results))

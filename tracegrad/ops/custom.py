@@ -108,8 +108,15 @@ saved = declare(
 # ------------------------------------------------------------------------- results that alias
 
 
+@dataclass(frozen=True, slots=True)
+class ReturnedAttrs(HandleAttrs):
+    """`several`: the function returned more than one result."""
+
+    several: bool = False
+
+
 custom_view = declare(
-    name="custom_view", attrs=HandleAttrs, infer=lambda a, base, result: result,
+    name="custom_view", attrs=ReturnedAttrs, infer=lambda a, base, result: result,
     reference=lambda a, base, result: result,
     derivative=Linear(lambda b, a, ct, xs: (
         transpose_view(b, a.view, ct, xs[0].shape), ct)),

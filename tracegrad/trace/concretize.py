@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 import sysconfig
 from types import FrameType
@@ -13,18 +14,32 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import ConcretizationError, EscapeError
+from tracegrad.trace.known import leaked
 from tracegrad.trace.tracer import Tracer
 
-BRANCH = (
-    "Use np.where(condition, a, b) to choose values, tg.cond to choose what runs, "
-    "tg.while_loop to repeat, or pass a Python value that is part of the specialisation."
+CHOOSE = (
+    "Use np.where(condition, a, b) to choose values{cond}, or decide by a Python value (a shape, "
+    "an int, a static argument), which is part of the specialisation."
 )
+# What the condition of a statement that begins with the word should be instead.
+_STATEMENT = {
+    "assert": "Check it before the call, or return the condition and check it there.  Shapes, "
+    "dtypes and static arguments can be asserted.",
+    "while": "Repeat a fixed number of times with for ... in range(n){loop}.",
+    "if": CHOOSE,
+    "elif": CHOOSE,
+}
+_CALLED = {
+    "any": "Use np.any(x), and np.where or a reduction for what depends on it.",
+    "all": "Use np.all(x), and np.where or a reduction for what depends on it.",
+    "sorted": "Use np.sort(x).",
+}
 NUMBER = (
     "Keep it traced: NumPy functions and arithmetic take it as it is.  A number that the "
     "trace must know has to be a static argument."
 )
 _REMEDY = {
-    "bool": BRANCH,
+    "bool": CHOOSE,
     "int": "Pass it as a Python int (then it is static).  As an index or in arithmetic a traced "
     "integer needs no conversion.",
     "index": "Pass int(n) from outside, so that it is static: a size, a count or a slice bound "
@@ -47,14 +62,52 @@ _INSTALLED = tuple(
 
 
 def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
-    """The contents of `x`, or ConcretizationError naming the `route` (``bool()``, ``.item()``)."""
-    if x.contents is not None:
-        return x.contents
+    """The contents of `x`, or ConcretizationError naming the `route` (``bool()``, ``.item()``).
+
+    Raises LeakedTracerError when the trace of `x` is over.
+    """
+    if x.concrete is not None:
+        return x.concrete
+    _check_open(x)
+    loc = _user_loc()
+    remedy = _REMEDY.get(asked, NUMBER)
+    if asked == "bool":
+        route, remedy = _condition(route, loc)
     raise ConcretizationError(
         f"{route} needs the value of a traced {_what(x)}, which is known only when the compiled "
         "function runs",
-        loc=_user_loc(),
-        remedy=_REMEDY.get(asked, NUMBER),
+        loc=loc,
+        remedy=_offered(remedy),
+    )
+
+
+def _check_open(x: Tracer) -> None:
+    if not getattr(x.trace, "open", True):
+        raise leaked(x)
+
+
+def _condition(route: str, loc: source.SourceLoc | None) -> tuple[str, str]:
+    """How the user wrote the question ``bool()``, and what to write instead."""
+    if loc is None:
+        return route, CHOOSE
+    asked = loc.text[loc.col : min(loc.end_col, len(loc.text))]
+    callee = _callee(asked)
+    if callee in _CALLED:
+        return f"{callee}()", _CALLED[callee]
+    word = loc.text.split(maxsplit=1)[0].rstrip("(") if loc.text.strip() else ""
+    if word in _STATEMENT and callee != "bool":
+        return word, _STATEMENT[word]
+    if re.search(r"\bin\b", asked):
+        return "in", "Use np.any(x == value)."
+    return route, CHOOSE
+
+
+def _offered(remedy: str) -> str:
+    """`remedy` with the control functions that this version has."""
+    public = sys.modules.get("tracegrad")
+    cond, loop = hasattr(public, "cond"), hasattr(public, "while_loop")
+    return remedy.replace("{cond}", ", tg.cond to choose what runs" if cond else "").replace(
+        "{loop}", ", or use tg.while_loop" if loop else ""
     )
 
 
@@ -76,6 +129,7 @@ def single(x: Tracer, route: str, asked: str) -> Any:
 
 def escape(x: Tracer, route: str) -> NoReturn:
     """A traced value reached code that needs a real array."""
+    _check_open(x)
     call, loc = called()
     name = f"`{call}` " if call else ""
     raise EscapeError(

@@ -171,18 +171,23 @@ def truth(trace: Trace, x: Arg) -> Arg:
 # ------------------------------------------------------------------------------------ writes
 
 
+def check_writable(target: Tracer, message: str = "assignment destination is read-only") -> None:
+    """Refuse an array that NumPy would not write, in its words."""
+    if target.readonly:
+        raise ValueArgumentError(
+            message,
+            kind="read_only",
+            loc=source.here(),
+            remedy="Write a copy of it: x.copy().",
+        )
+
+
 def check_target(
     trace: Trace, target: Tracer, operands: Sequence[Any] = (), *, allow_overlap: bool = False
 ) -> None:
     """Refusals that come before shapes and dtypes: read-only arrays, creation kinds, overlap."""
     trace.place()
-    if target.readonly:
-        raise ValueArgumentError(
-            "output array is read-only",
-            kind="read_only",
-            loc=source.here(),
-            remedy="Write a copy of it: x.copy().",
-        )
+    check_writable(target, "output array is read-only")
     trace.check_write(
         target,
         [x for x in operands if isinstance(x, (Tracer, Literal))],

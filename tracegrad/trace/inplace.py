@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from tracegrad.trace.elementwise import (
     check_cast,
     check_fits,
     check_target,
+    check_writable,
     prepared,
     store,
     truth,
@@ -35,6 +37,7 @@ from tracegrad.trace.tracer import Trace, Tracer
 def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     x = trace.lift(x)
+    check_writable(x)
     if x.scalar:
         trace.place()
         trace.check_write(x, [])
@@ -53,6 +56,8 @@ def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
         # What Python does after ``x[a:b] += v``: the view is stored into itself.
         check_target(trace, given)
         return
+    if parsed.scalar and trace.face.numpy_scalars and math.prod(shape_of(given)) != 1:  # type: ignore[attr-defined]
+        raise ShapeError("setting an array element with a sequence.", loc=source.here())
     target = x if indexing.is_whole(x, parsed) else trace.view(x, step, origin="slice")
     store(trace, target, given)
 
@@ -194,6 +199,7 @@ def masked_fill(trace: Trace, x: Tracer, mask: Any, value: Any) -> Tracer:
 def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tracer:
     """Every element becomes `value`, which has no axes."""
     x = trace.lift(x)
+    check_writable(x)
     given = as_arg(trace, value)
     if shape_of(given) != ():
         raise ShapeError(
@@ -206,6 +212,7 @@ def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tr
 def copy_into(trace: Trace, x: Tracer, value: Any) -> Tracer:
     """``x.copy_(value)``: `value` broadcasts and is converted."""
     x = trace.lift(x)
+    check_writable(x)
     given = as_arg(trace, value)
     check_target(trace, x, (given,))
     check_fits(trace, "copy_", shape_of(given), x.shape)

@@ -57,4 +57,5 @@ def leaked(x: Tracer) -> LeakedTracerError:
         loc=source.here(),
         remedy="Return it from the function instead of keeping it in a list, a global or an "
         "attribute.",
+        notes=(("it was made here:", x.alias.made),) if x.alias.made is not None else (),
     )

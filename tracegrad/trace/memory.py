@@ -10,6 +10,7 @@ import numpy as np
 from tracegrad.dtypes import DType
 from tracegrad.graph.ir import Value
 from tracegrad.graph.storage import Geometry
+from tracegrad.source import SourceLoc
 from tracegrad.views import family
 from tracegrad.views.family import Alias, Storage
 
@@ -30,6 +31,7 @@ class Memory(Storage):
     array: np.ndarray | None = None
     layout: tuple[int, ...] = ()
     family: family.Family | None = None
+    written_at: SourceLoc | None = None
 
 
 class Tracer:

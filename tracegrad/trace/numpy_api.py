@@ -44,15 +44,25 @@ def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Tracer:
     return select(trace, *(as_arg(trace, a) for a in (condition, x, y)))
 
 
-@implements(
-    np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.unique_values, np.extract, np.compress
-)
-def nonzero(*args: Any, **kwargs: Any) -> Any:
-    raise DataDependentShapeError(
-        "the shape of the result depends on traced values",
-        loc=source.here(),
-        remedy=indexing.MASK_REMEDY,
-    )
+def _register_data_dependent() -> None:
+    """Functions whose result has a shape that depends on values."""
+
+    def bind(name: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise DataDependentShapeError(
+                f"the shape of the result of {name} depends on traced values",
+                loc=source.here(),
+                remedy=indexing.MASK_REMEDY,
+            )
+
+        return refuse
+
+    for name in (
+        "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_all",
+        "unique_counts", "unique_inverse", "extract", "compress", "intersect1d", "union1d",
+        "setdiff1d", "setxor1d", "trim_zeros",
+    ):
+        implements(getattr(np, name))(bind(f"np.{name}"))
 
 
 @implements(np.clip)
@@ -361,5 +371,6 @@ for _like in (np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.linsp
 implements(np.lib.stride_tricks.as_strided)(numpy_as_strided)
 implements(np.lib.stride_tricks.sliding_window_view)(sliding_window_view)
 _register_elementwise()
+_register_data_dependent()
 
 __all__ = ["FUNCTIONS", "dispatch"]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import ShapeError, UnsupportedError, ValueArgumentError
-from tracegrad.trace import creation, shape
+from tracegrad.errors import DataDependentShapeError, ShapeError, ValueArgumentError
+from tracegrad.trace import creation, indexing, shape
+from tracegrad.trace.concretize import known
 from tracegrad.trace.creation import array, the_trace, tracer
 from tracegrad.trace.numpy_table import implements
 from tracegrad.trace.numpy_ufuncs import into
@@ -255,6 +256,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     if axis is None:
         flat = roll(shape.ravel(trace, x), shift, 0)
         return shape.reshape(trace, flat, x.shape)
+    if isinstance(shift, Tracer):
+        shift = known(shift, "the shift of np.roll", "index")
     pairs = np.broadcast(shift, axis)
     for by, k in pairs:
         at = shape.axis_of(trace, int(k), len(x.shape))
@@ -293,12 +296,18 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
         x = shape.ravel(trace, x)
         axis = 0
     k = shape.axis_of(trace, axis, len(x.shape))
-    if isinstance(repeats, Tracer) or np.ndim(repeats):
-        raise UnsupportedError(
-            "np.repeat with an array of counts is not supported yet",
-            loc=source.here(),
-            remedy="Index with an array: x[index].",
-        )
+    if isinstance(repeats, Tracer):
+        if repeats.concrete is None:
+            raise DataDependentShapeError(
+                "the length of the result of np.repeat depends on traced counts",
+                loc=source.here(),
+                remedy="Pass the counts as static values, or index with an array of a fixed "
+                "length: x[index].",
+            )
+        repeats = repeats.concrete if repeats.shape else repeats.concrete[()]
+    if np.ndim(repeats):
+        rows = trace.concrete(np.repeat(np.arange(x.shape[k]), repeats))
+        return indexing.get(trace, x, (*(slice(None),) * k, rows))  # type: ignore[no-any-return]
     times = as_int(repeats, "repeats")
     head, n, tail = x.shape[:k], x.shape[k], x.shape[k + 1 :]
     return trace.read(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import DTypeError, UnsupportedError, ValueArgumentError
+from tracegrad.errors import DTypeError, ShapeError, UnsupportedError, ValueArgumentError
 from tracegrad.graph.op import OpDef
 from tracegrad.ops import accumulate
 from tracegrad.ops import arithmetic as arith
@@ -45,7 +45,9 @@ def dispatch(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict
     run = _METHODS.get(method)
     if run is None:
         raise _unsupported(f"np.{ufunc.__name__}.{method}")
-    targets = None if outs is None else tuple(_target(trace, o, ufunc, inputs) for o in outs)
+    targets = None if outs is None else tuple(
+        _target(trace, o, f"np.{ufunc.__name__}", inputs) for o in outs
+    )
     return run(trace, ufunc, list(inputs), targets, keywords)
 
 
@@ -53,14 +55,14 @@ def _unsupported(name: str, remedy: str = "") -> UnsupportedError:
     return UnsupportedError(f"{name} is not supported yet", loc=source.here(), remedy=remedy)
 
 
-def _target(trace: Trace, out: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> Tracer | None:
+def _target(trace: Trace, out: Any, name: str, inputs: Sequence[Any]) -> Tracer | None:
     """A tracer to write; a real array of the user's must be a known capture."""
     if out is None or isinstance(out, Tracer):
         return None if out is None else trace.lift(out)
     look = trace.lookup_array
     found = look(out) if look is not None and isinstance(out, np.ndarray) else None
     if found is None:
-        escape(next(x for x in inputs if isinstance(x, Tracer)), f"out= of np.{ufunc.__name__}")
+        escape(next(x for x in inputs if isinstance(x, Tracer)), f"out= of {name}")
     return trace.lift(found)
 
 
@@ -120,7 +122,8 @@ def into(trace: Trace, value: Tracer, outs: Any) -> Tracer:
     """`value`, stored in ``out`` if one was given (with same-kind casting)."""
     if outs is None or outs[0] is None:
         return value
-    out: Tracer = outs[0]
+    out = _target(trace, outs[0], "a NumPy function", (value,))
+    assert out is not None
     if not np.can_cast(value.element_type.np, out.element_type.np, "same_kind"):
         raise DTypeError(
             f"Cannot cast output from {value.element_type.np!r} to "
@@ -129,10 +132,9 @@ def into(trace: Trace, value: Tracer, outs: Any) -> Tracer:
             kind="result_cast",
         )
     if value.shape != out.shape:
-        raise ValueArgumentError(
+        raise ShapeError(
             f"output parameter has shape {out.shape}, the result {value.shape}",
             loc=source.here(),
-            kind="shape",
         )
     return store(trace, out, value)
 

@@ -26,6 +26,7 @@ from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.graph.storage import Expand, Index, NewAxis, Span
 from tracegrad.ops.cast import cast as cast_op
+from tracegrad.trace.known import leaked
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.tracer import Trace, Tracer
 
@@ -40,7 +41,10 @@ def trace_of(*xs: Any) -> Trace:
     """The trace that records now: the innermost open one, else that of the first tracer."""
     trace = current_trace()
     if trace is None:
-        trace = next(x.trace for x in xs if isinstance(x, Tracer))
+        first = next(x for x in xs if isinstance(x, Tracer))
+        if not first.trace.eager and not first.trace.open:
+            raise leaked(first)
+        trace = first.trace
     return trace
 
 

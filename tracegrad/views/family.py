@@ -65,7 +65,9 @@ class Alias:
     `view` leads from the storage to the tensor.  `is_view` is false for bases and for what
     `detach` returns.  `fresh_at` is the version at which the history was last computed.
     `own` is true when the alias had a gradient history of its own when it was made.  `leaf`: a
-    gradient was asked for this very tensor.
+    gradient was asked for this very tensor.  `ruled`: its history is a custom function's, not
+    its base's.  `cut`: it or a view on the way to it was made with gradients off, so that no
+    gradient flows back through it.
     """
 
     storage: Storage
@@ -79,6 +81,8 @@ class Alias:
     output_nr: int = 0
     made: SourceLoc | None = None
     leaf: bool = False
+    ruled: bool = False
+    cut: bool = False
 
     @property
     def requires_grad(self) -> bool:
@@ -106,7 +110,18 @@ def view_of(parent: Alias, steps: tuple[Step, ...], *, grad: bool, multi_output:
     return Alias(
         parent.storage, parent.family, parent.view.then(*steps, base=parent.storage.shape),
         not parent.storage.inference, combine(parent.kind, step), parent.storage.version,
-        grad and parent.requires_grad, op_name, output_nr, loc)
+        grad and parent.requires_grad, op_name, output_nr, loc,
+        ruled=parent.ruled and grad and not inference, cut=parent.cut or inference or not grad)
+
+
+def returned_view(parent: Alias, steps: tuple[Step, ...], *, tracked: bool, multi_output: bool,
+                  op_name: str, output_nr: int, loc: SourceLoc | None) -> Alias:
+    """A view of `parent` that a custom function returned (the only one, or one of several)."""
+    step = CreationKind.MULTI_OUTPUT if multi_output else CreationKind.CUSTOM
+    return Alias(
+        parent.storage, parent.family, parent.view.then(*steps, base=parent.storage.shape),
+        not parent.storage.inference, combine(parent.kind, step), parent.storage.version,
+        tracked, op_name, output_nr, loc, ruled=True)
 
 
 def detached(parent: Alias, loc: SourceLoc | None = None) -> Alias:

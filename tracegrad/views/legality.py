@@ -130,7 +130,7 @@ def check_detach_inplace(alias: Alias, loc: SourceLoc | None) -> None:
 
 def _allowed(alias: Alias, exact: bool) -> bool:
     return alias.kind is CreationKind.DEFAULT or (
-        exact and alias.kind is CreationKind.MULTI_OUTPUT)
+        exact and alias.kind is CreationKind.MULTI_OUTPUT and not alias.ruled)
 
 
 def _error(alias: Alias, what: str, loc: SourceLoc | None, direct: bool) -> ViewMutationError:
