@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent / "tracegrad"
 ORDER = [
     "errors", "source", "dtypes", "dims", "types", "options", "loops", "graph", "ops", "views",
-    "trace", "aliasing", "autodiff", "rewrite", "schedule", "codegen", "runtime", "aot",
-    "pipeline", "inspect", "specialise", "nested", "compiled", "transforms", "checks", "spec",
+    "trace", "aliasing", "autodiff", "rewrite", "eager", "schedule", "codegen", "runtime", "aot",
+    "pipeline", "inspect", "specialise", "nested", "custom", "compiled", "transforms", "checks", "spec",
     "exporting", "namespace", "debug", "api", "__init__", "cli", "__main__",
 ]
 SIBLINGS = {"trace", "aliasing", "autodiff", "rewrite"}

@@ -16,9 +16,13 @@ import importlib
 from tracegrad import debug, errors
 from tracegrad.checks import check_grads
 from tracegrad.compiled import CompiledFunction, compile, disable_compile
+from tracegrad.custom import Function, custom_jvp, custom_vjp
 from tracegrad.options import Options
 from tracegrad.spec import spec
-from tracegrad.trace.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from tracegrad.trace.modes import (
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
+    set_grad_enabled,
+)
 from tracegrad.trace.signature import register_pytree
 from tracegrad.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 
@@ -30,6 +34,8 @@ def __getattr__(name: str) -> object:
     # Not `from tracegrad import`, which would ask this function for the submodule.
     if name == "export":
         return importlib.import_module("tracegrad.exporting").export
+    if name == "autograd":
+        return importlib.import_module("tracegrad.eager.autograd")
     namespace = importlib.import_module("tracegrad.namespace")
     if name in namespace.FUNCTIONS:
         return namespace.FUNCTIONS[name]
@@ -39,7 +45,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "CompiledFunction", "Options", "check_grads", "compile", "debug", "disable_compile",
-    "enable_grad", "errors", "export", "grad", "is_grad_enabled", "jvp", "no_grad",
+    "CompiledFunction", "Function", "Options", "check_grads", "compile", "custom_jvp",
+    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export", "grad", "inference_mode", "is_grad_enabled",
+    "is_inference_mode_enabled", "jvp", "no_grad",
     "register_pytree", "set_grad_enabled", "spec", "stop_gradient", "value_and_grad", "vjp",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -181,9 +180,7 @@ class CompiledFunction(Generic[P, R]):
             everything = [g[0].call_signature for g in self._found.values()]
         advice = recompile_advice(everything)
         if advice is not None:
-            loc = source.here()
-            warnings.warn(RecompileWarning(
-                advice + ("\n" + loc.quote() if loc is not None else "")), stacklevel=4)
+            source.warn(RecompileWarning(advice))
         return made
 
     # -- looking

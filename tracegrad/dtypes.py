@@ -37,6 +37,15 @@ class DType:
         return self.kind in "fc"
 
     @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def parts(self) -> DType:
+        """The dtype of a complex type's real and imaginary part; a real type itself."""
+        return self if self.kind != "c" else F32 if self.bits == 64 else F64
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in "iu"
 
@@ -69,15 +78,18 @@ I32, I64 = _make("i32", "int32_t"), _make("i64", "int64_t")
 U8, U16 = _make("u8", "uint8_t"), _make("u16", "uint16_t")
 U32, U64 = _make("u32", "uint32_t"), _make("u64", "uint64_t")
 F32, F64 = _make("f32", "float"), _make("f64", "double")
+# Of traced graphs only: aliasing resolves complex arrays into real ones with a last axis of 2.
+C64, C128 = _make("c64", "float _Complex"), _make("c128", "double _Complex")
 
 ALL = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 FLOATS = (F32, F64)
+COMPLEX = (C64, C128)
 
-_BY_NP = {d.np: d for d in ALL}
-_BY_NAME = {d.name: d for d in ALL}
+_BY_NP = {d.np: d for d in ALL + COMPLEX}
+_BY_NAME = {d.name: d for d in ALL + COMPLEX}
 # "i8" is eight bits in IR text (`parse`) and eight bytes in a spec (`parse_spec`).
-_BY_SPEC = {d.spec: d for d in ALL} | {"bool": BOOL}
+_BY_SPEC = {d.spec: d for d in ALL + COMPLEX} | {"bool": BOOL}
 
 
 def parse(name: str) -> DType:
@@ -104,7 +116,7 @@ def of(dtype: object) -> DType:
     """The `DType` of a NumPy dtype, scalar type or Python type.
 
     Raises `DTypeError` for dtypes that tracegrad does not compute with (object, string,
-    datetime, structured, longdouble, float16, complex for now, non-native byte order).
+    datetime, structured, longdouble, float16, non-native byte order).
     """
     if isinstance(dtype, DType):
         return dtype
@@ -116,6 +128,11 @@ def of(dtype: object) -> DType:
             remedy="Convert the array first, for example with x.astype(np.float64).",
         )
     return found
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts are of this float type."""
+    return C64 if dtype is F32 else C128
 
 
 def promote(*dtypes: DType) -> DType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType
@@ -64,6 +65,19 @@ def here() -> SourceLoc | None:
     """The place in user code that is executing now (cached by code and instruction)."""
     frame = user_frame()
     return None if frame is None else of_frame(frame)
+
+
+def warn(warning: Warning) -> None:
+    """Give a warning at the user's line, which is added to its text."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(warning, stacklevel=2)
+        return
+    warning.args = (f"{warning}\n{of_frame(frame).quote()}",)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        warning, type(warning), frame.f_code.co_filename, frame.f_lineno, registry=registry
+    )
 
 
 def of_frame(frame: FrameType) -> SourceLoc:

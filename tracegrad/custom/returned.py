@@ -82,8 +82,8 @@ def _returned_view(outer: Trace, base: Tracer, result: Tracer, steps: tuple[Step
         base.alias, steps, tracked=is_tracking() and result.alias.requires_grad,
         multi_output=several, op_name=outcome.name, output_nr=k, loc=loc)
     attrs = ReturnedAttrs(View(steps), outcome.name, k, several)
-    operands = (outer.handle(base), outer.handle(result))
-    value = outer.builder.alias(custom_view, operands[0], attrs, operands[1:])
+    value = outer.builder.alias(custom_view, outer.handle(base), attrs,
+                                others=(outer.handle(result),))
     return outer.face(outer, alias, layout, value, None, readonly=base.readonly)
 
 

@@ -187,7 +187,7 @@ class EagerTrace(Recorder):
         out = self.face(self, alias, layout, None, array, readonly=readonly)
         if not alias.is_view:
             return out
-        out.root = parent.root or parent
+        out.root = parent if parent.root is None else parent.root
         out.within = parent.within.then(*steps, base=out.root.shape)
         edge = self.edge(parent) if alias.own else None
         alias.own = edge is not None
@@ -217,7 +217,7 @@ class EagerTrace(Recorder):
         out = self.face(self, alias, layout, None, array, readonly=x.readonly)
         if not alias.is_view:
             return out
-        root = out.root = parent.root or parent
+        root = out.root = parent if parent.root is None else parent.root
         out.within = self._within(root, layout)
         # Elements outside of `x` have a gradient too, so the base is what it is a view of.
         tracked = alias.own

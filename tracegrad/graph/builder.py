@@ -79,12 +79,15 @@ class GraphBuilder:
         self.nodes.append(Node(op, xs, attrs, values, regions, None, self.grad, self.loc))
         return values
 
-    def alias(self, op: OpDef, base: Value, attrs: Attrs, hint: str = "") -> Value:
-        """Add a node whose result is a handle into the storage of `base` (traced stage)."""
-        type_ = op.infer(attrs, base.type)
+    def alias(self, op: OpDef, base: Value, attrs: Attrs, hint: str = "",
+              others: tuple[Value, ...] = ()) -> Value:
+        """Add a node whose result is a handle into the storage of `base` (traced stage);
+        `others` are further operands."""
+        xs = (base, *others)
+        type_ = op.infer(attrs, *[x.type for x in xs])
         assert isinstance(type_, TensorType)
         value = Value(type_, hint or base.hint, base.storage, self.loc)
-        self.nodes.append(Node(op, (base,), attrs, (value,), (), None, self.grad, self.loc))
+        self.nodes.append(Node(op, xs, attrs, (value,), (), None, self.grad, self.loc))
         return value
 
     def append(self, node: Node) -> None:

@@ -1,6 +1,6 @@
 """The loop IR: kernels of scalar statements over flat buffers.  The whole grammar is this file.
 
-    Kernel  = name, params, body
+    Kernel  = name, params, indices, body
     Stmt    = For | Let | Store | Update | If | Alloc | Reduce | Check | Gemm
     Expr    = Const | Var | Index | Load | Apply | Select | Cast        each with its dtype
 
@@ -292,11 +292,16 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One loop nest or a short sequence of them; becomes one C function."""
+    """One loop nest or a short sequence of them; becomes one C function.
+
+    `indices` are integers that each launch passes by value after the buffers.  The body uses
+    them as it uses loop variables; their ranges must hold for every launch.
+    """
 
     name: str
     params: tuple[Param, ...]
     body: tuple[Stmt, ...]
+    indices: tuple[Symbol, ...] = field(default=(), kw_only=True)
     loc: SourceLoc | None = field(default=None, compare=False)
 
 

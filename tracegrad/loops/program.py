@@ -5,12 +5,14 @@ A program is one callable: inputs, then outputs, as flat row-major buffers, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Union
 
 import numpy as np
 
-from tracegrad.dims import Dim
+from tracegrad.dims import Dim, Symbol
 from tracegrad.dtypes import DType
 from tracegrad.loops.ir import Kernel
 from tracegrad.source import SourceLoc
@@ -57,6 +59,7 @@ class CheckSite:
 class Launch:
     """Run `kernel` on `args` (buffer names, in the order of its params).
 
+    `indices` are the values of the kernel's indices, over the variables of enclosing loops.
     When the kernel returns status s > 0 the program returns ``check_base + s`` and
     ``Program.checks[check_base + s - 1]`` says what happened.
     """
@@ -64,7 +67,25 @@ class Launch:
     kernel: Kernel
     args: tuple[str, ...]
     check_base: int = 0
+    indices: tuple[Dim, ...] = field(default=(), kw_only=True)
     loc: SourceLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoop:
+    """Run `body` with `var` = 0 .. trips-1, or trips-1 .. 0 when `reverse`; in this order.
+
+    `trips` may use the variables of enclosing loops, and is then at least 0 throughout.
+    """
+
+    var: Symbol
+    trips: Dim
+    reverse: bool
+    body: tuple[Step, ...]
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+Step = Union[Launch, HostLoop]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +99,7 @@ class Program:
 
     name: str
     buffers: tuple[Buffer, ...]
-    steps: tuple[Launch, ...]
+    steps: tuple[Step, ...]
     arena_nbytes: int = 0
     checks: tuple[CheckSite, ...] = ()
 
@@ -86,6 +107,19 @@ class Program:
         """The buffers of one place, by index."""
         return tuple(sorted((b for b in self.buffers if b.place is place), key=lambda b: b.index))
 
+    def launches(self) -> Iterator[Launch]:
+        """Every launch in the order of the text, those inside loops once."""
+        return launches(self.steps)
+
     def kernels(self) -> tuple[Kernel, ...]:
         """Each kernel once, in order of first launch."""
-        return tuple(dict.fromkeys(s.kernel for s in self.steps))
+        return tuple(dict.fromkeys(launch.kernel for launch in self.launches()))
+
+
+def launches(steps: Sequence[Step]) -> Iterator[Launch]:
+    """Every launch in `steps`, outer loops opened, in the order of the text."""
+    for step in steps:
+        if isinstance(step, HostLoop):
+            yield from launches(step.body)
+        else:
+            yield step

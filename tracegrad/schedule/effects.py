@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
+from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.views import SlicesAttrs, ViewAttrs
 from tracegrad.views.geometry import are_disjoint
 
@@ -60,27 +61,29 @@ class _Resolver:
 
     def run(self) -> Effects:
         for k in range(len(self.nodes)):
-            if self.nodes[k].op.has(Trait.UPDATES_FIRST):
-                self._decide(k)
+            for at, result in updated(self.nodes[k]):
+                self._decide(k, at, result)
         order = sorted(range(len(self.nodes)), key=lambda k: self.key[k])
         nodes = tuple(self.nodes[k] for k in order)
         self.effects.graph = replace(self.graph, nodes=nodes)
         return self.effects
 
-    def _decide(self, k: int) -> None:
+    def _decide(self, k: int, at: int, result: Value) -> None:
+        """May operand `at` of node k be overwritten with `result`?"""
         node = self.nodes[k]
-        base = node.operands[0]
+        base = node.operands[at]
         if not isinstance(base, Value) or self._is_virtual(base):
             return  # the base is computed straight into the result's buffer
         others = [u for u in self.users[base] if u != k]
-        if base in node.operands[1:]:
+        if any(x is base for j, x in enumerate(node.operands) if j != at):
             self._copied(node, "the update also reads its whole base")
             return
         if base in self.fixed:
             self._copied(node, "its old contents are an argument or a result")
             return
-        if any(self.nodes[u].op.has(Trait.UPDATES_FIRST) and self.key[u] > self.key[k]
-               and self.nodes[u].operands[0] is base for u in others):
+        if any(self.key[u] > self.key[k] and any(
+                self.nodes[u].operands[j] is base for j, _ in updated(self.nodes[u]))
+               for u in others):
             self._copied(node, "a later update starts from the same contents")
             return
         kept = self._late_reads(k, base, others)
@@ -97,7 +100,7 @@ class _Resolver:
                 self.key[u] = self.key[k] - 0.5
             self._note(self.nodes[u], "the region is kept aside, since it is overwritten before "
                                       "its last use")
-        self.effects.in_place.add(node.result)
+        self.effects.in_place.add(result)
 
     def _late_reads(self, k: int, base: Value, others: list[int]) -> list[int] | None:
         """Views of `base` that must be kept; None when a later reader needs all of it."""
@@ -151,13 +154,21 @@ class _Resolver:
                                      and isinstance(node.attrs, ViewAttrs))
 
     def _copied(self, node: Node, why: str) -> None:
-        self._note(node, f"{node.op.name} copies its base first: {why}")
+        what = "its base" if node.op.has(Trait.UPDATES_FIRST) else "a carry"
+        self._note(node, f"{node.op.name} copies {what} first: {why}")
 
     def _note(self, node: Node, text: str) -> None:
         where = f"{node.loc.file}:{node.loc.line}: " if node.loc is not None else ""
         note = where + text
         if not self.effects.notes or self.effects.notes[-1] != note:
             self.effects.notes.append(note)
+
+
+def updated(node: Node) -> list[tuple[int, Value]]:
+    """The operands that a node replaces, each with the result that holds the new contents."""
+    if isinstance(node.attrs, LoopAttrs):
+        return list(enumerate(node.results[:node.attrs.carries]))
+    return [(0, node.result)] if node.op.has(Trait.UPDATES_FIRST) else []
 
 
 def _numel(x: Value) -> int:

@@ -17,9 +17,10 @@ from enum import Enum, auto
 
 from tracegrad.graph.ir import Node, Operand, Value
 from tracegrad.graph.op import Nest, Point, Reduction, Trait
+from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.ops.views import ViewAttrs
-from tracegrad.schedule.effects import Effects
+from tracegrad.schedule.effects import Effects, updated
 from tracegrad.types import Shape
 
 MAX_NODES = 400  # of one kernel: compilers are slower than linear beyond
@@ -32,6 +33,7 @@ class Role(Enum):
     ABSORBED = auto()  # a POINT node evaluated inside the one update that stores it
     REDUCE = auto()
     NEST = auto()
+    LOOP = auto()  # a region run again and again
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +70,8 @@ class _Fuser:
         for node in self.nodes:
             for x in node.values():
                 self.uses.setdefault(x, []).append(node)
-        self.overwritten = {n.operands[0]: k for k, n in enumerate(self.nodes)
-                            if n.op.has(Trait.UPDATES_FIRST) and n.result in effects.in_place}
+        self.overwritten = {n.operands[at]: k for k, n in enumerate(self.nodes)
+                            for at, r in updated(n) if r in effects.in_place}
         self.role: dict[Value, Role] = {}
         self.level: dict[Value, int] = {}
 
@@ -85,7 +87,7 @@ class _Fuser:
                 continue
             space = node.operands[0].type.shape if role is Role.REDUCE else node.result.shape \
                 if role is Role.POINT else None
-            key = (level, k) if role is Role.NEST else (level, space)
+            key = (level, k) if role in (Role.NEST, Role.LOOP) else (level, space)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(space or (), level=level)
@@ -106,6 +108,9 @@ class _Fuser:
                 first = 1 if node.op.has(Trait.UPDATES_FIRST) else 0
                 for x in node.operands[first:]:
                     self._materialise(x)
+            elif isinstance(node.attrs, LoopAttrs):
+                for x in node.operands[node.attrs.carries:]:
+                    self._materialise(x)
         for node in reversed(self.nodes):
             if node.op.has(Trait.READS_ONCE):
                 for x in node.operands[1:]:
@@ -115,6 +120,8 @@ class _Fuser:
         lowering = node.op.lowering
         if isinstance(node.attrs, ConstantAttrs):
             return Role.CONSTANT
+        if isinstance(node.attrs, LoopAttrs):
+            return Role.LOOP
         if isinstance(lowering, Reduction):
             return Role.REDUCE
         if isinstance(lowering, Nest):
@@ -173,8 +180,9 @@ class _Fuser:
     # -- levels
 
     def _level(self, node: Node, role: Role) -> int:
-        if role is Role.NEST and node.op.has(Trait.UPDATES_FIRST):
-            return max(self._need_all(node), self._after_readers(node))
+        if updates := updated(node):
+            return max(self._need_all(node), *(
+                self._after_readers(node, at, r) for at, r in updates))
         if role is Role.REDUCE or (role is Role.POINT and _reads_same_index(node)):
             space = node.operands[0].type.shape if role is Role.REDUCE else node.result.shape
             return max((self._need(x, space) for x in node.operands), default=0)
@@ -192,17 +200,17 @@ class _Fuser:
             return self.level[x]
         return self.level[x] if role is Role.POINT and x.shape == space else self.level[x] + 1
 
-    def _after_readers(self, node: Node) -> int:
-        """The first level after every earlier reader of what `node` overwrites."""
-        base = node.operands[0]
-        if node.result not in self.effects.in_place or not isinstance(base, Value):
+    def _after_readers(self, node: Node, at: int, updated_to: Value) -> int:
+        """The first level after every earlier reader of operand `at`, which is overwritten."""
+        base = node.operands[at]
+        if updated_to not in self.effects.in_place or not isinstance(base, Value):
             return 0
         level = 0
         stack = [base]
         while stack:
             for reader in self.uses.get(stack.pop(), ()):
                 result = reader.results[0]
-                if reader is node or self.position[result] > self.position[node.result]:
+                if reader is node or self.position[result] > self.position[updated_to]:
                     continue
                 if self.role[result] is Role.VIRTUAL or (
                         self.role[result] is Role.ABSORBED):

@@ -74,7 +74,7 @@ class Array(Face):
             raise UnsupportedError(
                 "unhashable type: 'numpy.ndarray'", kind="unhashable", loc=source.here()
             )
-        return hash(concretize.single(self, "hash()", "item"))
+        return hash(concretize.single(self, "hash()", "hash"))
 
     # -- shapes
 

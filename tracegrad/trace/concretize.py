@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tracegrad import source
-from tracegrad.errors import ConcretizationError, EscapeError
+from tracegrad.errors import ArgumentError, ConcretizationError, EscapeError, ShapeError
 from tracegrad.trace.known import leaked
 from tracegrad.trace.tracer import Tracer
 
@@ -70,6 +71,7 @@ def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
         return x.concrete
     _check_open(x)
     loc = _user_loc()
+    _check_single(x, asked, loc)
     remedy = _REMEDY.get(asked, NUMBER)
     if asked == "bool":
         route, remedy = _condition(route, loc)
@@ -79,6 +81,27 @@ def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
         loc=loc,
         remedy=_offered(remedy),
     )
+
+
+def _check_single(x: Tracer, asked: str, loc: source.SourceLoc | None) -> None:
+    """Raise as NumPy does for arrays of more (or less) than one element."""
+    if math.prod(x.shape) == 1:
+        return
+    if asked == "bool":
+        raise ShapeError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()",
+            loc=loc,
+            remedy=f"Both stay traced.  {_offered(CHOOSE)}",
+        )
+    if asked in ("int", "float"):
+        raise ArgumentError("only 0-dimensional arrays can be converted to Python scalars", loc=loc)
+    if asked == "index":
+        raise ArgumentError(
+            "only integer scalar arrays can be converted to a scalar index", loc=loc
+        )
+    if asked == "item":
+        raise ShapeError("can only convert an array of size 1 to a Python scalar", loc=loc)
 
 
 def _check_open(x: Tracer) -> None:
@@ -96,9 +119,9 @@ def _condition(route: str, loc: source.SourceLoc | None) -> tuple[str, str]:
         return f"{callee}()", _CALLED[callee]
     word = loc.text.split(maxsplit=1)[0].rstrip("(") if loc.text.strip() else ""
     if word in _STATEMENT and callee != "bool":
-        return word, _STATEMENT[word]
+        return f"`{word}`", _STATEMENT[word]
     if re.search(r"\bin\b", asked):
-        return "in", "Use np.any(x == value)."
+        return "`in`", "Use np.any(x == value)."
     return route, CHOOSE
 
 

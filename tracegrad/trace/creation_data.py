@@ -9,11 +9,11 @@ import numpy as np
 
 from tracegrad import dtypes, source
 from tracegrad.dtypes import F64, DType
-from tracegrad.errors import LeakedTracerError, ShapeError
+from tracegrad.errors import ArgumentError, LeakedTracerError, ShapeError
 from tracegrad.graph.ir import Literal
 from tracegrad.ops.create import full as full_op
 from tracegrad.trace import layout
-from tracegrad.trace.modes import current_trace
+from tracegrad.trace.modes import at_prompt, current_trace
 from tracegrad.trace.promote import as_arg, cast, spread_steps
 from tracegrad.trace.shape import reshape, stack
 from tracegrad.trace.tracer import Trace, Tracer
@@ -23,7 +23,7 @@ def the_trace(*xs: Any) -> Trace:
     """The trace that records now."""
     trace = current_trace()
     if trace is None:
-        trace = next((x.trace for x in xs if isinstance(x, Tracer)), None)
+        trace = next((x.trace for x in xs if isinstance(x, Tracer)), None) or at_prompt()
     if trace is None:
         raise LeakedTracerError("no trace is open", loc=source.here())
     return trace
@@ -162,8 +162,8 @@ def python_float(x: Tracer) -> Tracer:
     trace = the_trace(x)
     x = trace.lift(x)
     if int(np.prod(x.shape)) != 1:
-        raise ShapeError(
-            "only length-1 arrays can be converted to Python scalars", loc=source.here()
+        raise ArgumentError(
+            "only 0-dimensional arrays can be converted to Python scalars", loc=source.here()
         )
     y = cast(trace, x, F64)
     assert isinstance(y, Tracer)

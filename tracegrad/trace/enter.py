@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType, FunctionType, MethodType, TracebackType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import optree
 
-from tracegrad import source
-from tracegrad.errors import EscapeError, TracegradError, TraceRecursionError
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
+from tracegrad.trace import leaving
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.guards import Argument, Outside
 from tracegrad.trace.leaves import NAMESPACE, Kind, Leaf, flatten, registration
+from tracegrad.trace.floating import warn_errstate
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.substitute import Substitution
-from tracegrad.trace.substitute_code import is_user_path
 from tracegrad.trace.substitute_objects import is_user_class, restore_class
 from tracegrad.trace.substitute_table import known_array
 from tracegrad.trace.tracer import Capture, Trace, Tracer
@@ -104,10 +102,12 @@ def trace_call(
     captures, names = _outside_of(trace, parent, options.substitute)
     args, kwargs = _arguments(trace, names, signature, tracked)
     run = names.call(fn, signature.name)
+    if parent is None:
+        warn_errstate(np.geterr())
     try:
         with _recording(trace, grad):
-            result = _run(run, args, kwargs, signature.name)
-            operands, outputs, tree = _results(trace, names, result)
+            result = leaving.run(run, args, kwargs, signature.name, face.__name__)
+            operands, outputs, tree = _results(trace, names, result, _defined(fn))
             prints = _prints(trace, operands)
             outside = _close(trace, captures, operands, parent)
             inputs = _inputs(trace, signature, captures, outside)
@@ -200,79 +200,11 @@ def _recording(trace: Trace, grad: bool) -> Iterator[None]:
         assert popped is trace, "traces are closed in the order of their nesting"
 
 
-# ----------------------------------------------------------------------------------- errors
-
-
-def _run(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    try:
-        return run(*args, **kwargs)
-    except TracegradError as e:
-        _place(e)
-        raise
-    except (TypeError, ValueError) as e:
-        if not isinstance(e.__cause__, TracegradError):
-            raise
-        raise EscapeError(
-            f"a traced value reached a real array or number: {e}",
-            loc=_users_line(e.__traceback__, -1),
-            remedy="Create the array inside the traced function, as in x = np.zeros(n), or pass "
-            "it as an argument.",
-        ) from e.__cause__
-    except RecursionError as e:
-        raise TraceRecursionError(
-            f"{name} calls itself without end while it is traced",
-            loc=_users_line(e.__traceback__, 0),
-            remedy="End the recursion by a static value (an int, a shape), not by a traced one.",
-        ) from None
-
-
-def _frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while tb is not None:
-        yield tb.tb_frame, tb.tb_lasti
-        tb = tb.tb_next
-
-
-def _is_users(frame: FrameType) -> bool:
-    return is_user_path(frame.f_code.co_filename)
-
-
-def _users_line(tb: TracebackType | None, at: int) -> SourceLoc | None:
-    """The line of the first (0) or last (-1) frame of the user's in a traceback."""
-    found = [place for place in _frames(tb) if _is_users(place[0])]
-    return source.at(*found[at]) if found else None
-
-
-def _place(error: TracegradError) -> None:
-    """Place an error that arose inside an installed package at the user's call of it."""
-    loc = error.loc
-    if loc is not None and not (isinstance(loc, SourceLoc) and not is_user_path(loc.file)):
-        return
-    stack = list(_frames(error.__traceback__))
-    last = max((k for k, (frame, _) in enumerate(stack) if _is_users(frame)), default=None)
-    if last is None:
-        return
-    error.loc = source.at(*stack[last])
-    if loc is None:
-        return
-    error.notes = (*error.notes, ("where the value arrived:", loc))
-    spelling = _spelling(error.loc)
-    if spelling:
-        error.message = f"{spelling} cannot take a traced value: {error.message}"
-        error.args = (error.message,)
-
-
-def _spelling(loc: SourceLoc) -> str:
-    """The function as the user called it: the text of the call up to its parenthesis."""
-    text = linecache.getline(loc.file, loc.line)[loc.col : loc.end_col]
-    head, bracket, _ = text.partition("(")
-    return head.strip() if bracket else ""
-
-
 # ---------------------------------------------------------------------------------- results
 
 
 def _results(
-    trace: Trace, names: Substitution, result: Any
+    trace: Trace, names: Substitution, result: Any, loc: SourceLoc | None
 ) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec]:
     leaves, tree = flatten(result)
     while sum(restore_class(names, x) for x in leaves):  # every one, so not any()
@@ -286,6 +218,7 @@ def _results(
         elif refuse is not None:
             x.refuse()
         if not isinstance(x, Tracer):
+            leaving.check_result(x, trace.name, loc)
             outputs.append(OutLeaf(Kind.STATIC, value=names.original(x)))
             continue
         x = trace.lift(x)

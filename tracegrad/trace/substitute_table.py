@@ -129,7 +129,7 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
 
 
 def _numpy() -> Iterator[tuple[Any, Any]]:
-    from tracegrad.trace import creation
+    from tracegrad.trace import creation, floating
 
     for name in _CREATION:
         if hasattr(creation, name):
@@ -138,6 +138,8 @@ def _numpy() -> Iterator[tuple[Any, Any]]:
     for name in _SCALARS:
         kind = np.dtype(name).type
         yield kind, Callee(kind, _scalar_type(kind, creation.as_dtype))
+    yield np.errstate, Callee(np.errstate, floating.errstate)
+    yield np.seterr, Callee(np.seterr, floating.seterr)
     yield np.ndarray, Callee(np.ndarray, _no_ndarray)
     as_strided = getattr(creation, "as_strided", None)
     if as_strided is not None:

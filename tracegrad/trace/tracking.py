@@ -7,7 +7,6 @@ what requires a gradient is decided here and in `tracegrad.views`, once for both
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -279,9 +278,8 @@ class Recorder(ABC):
 
     def _warn_no_grad(self, alias: Alias, loc: source.SourceLoc | None) -> None:
         """A view that claims a gradient and has none is being used."""
-        warnings.warn(
-            "a view made inside no_grad is used with gradients on: it carries no gradient\n"
-            + (loc.quote() if loc else ""),
-            GradientWarning,
-            stacklevel=2,
+        source.warn(
+            GradientWarning(
+                "a view made inside no_grad is used with gradients on: it carries no gradient"
+            )
         )

@@ -7,6 +7,7 @@ from math import gcd
 
 import numpy as np
 
+from tracegrad.dims import Dim, add, is_at_most, mul
 from tracegrad.graph.storage import Index, Pick, Span, View
 from tracegrad.ops.views import flat_positions
 from tracegrad.types import Shape
@@ -39,12 +40,21 @@ def _index_disjoint(a: Index, b: Index) -> bool:
 def _items_disjoint(a: Pick | Span, b: Pick | Span) -> bool:
     x, y = _progression(a), _progression(b)
     if x is None or y is None:
-        return False
+        (lo1, hi1), (lo2, hi2) = _ends(a), _ends(b)
+        return is_at_most(add(hi1, 1), lo2) is True or is_at_most(add(hi2, 1), lo1) is True
     (lo1, hi1, s1), (lo2, hi2, s2) = x, y
     if lo1 > hi1 or lo2 > hi2:
         return True  # empty
     step = gcd(s1, s2)
     return hi1 < lo2 or hi2 < lo1 or (step > 0 and (lo1 - lo2) % step != 0)
+
+
+def _ends(item: Pick | Span) -> tuple[Dim, Dim]:
+    """The lowest and the highest index taken."""
+    if isinstance(item, Pick):
+        return item.at, item.at
+    last = add(item.start, mul(add(item.size, -1), item.step))
+    return (item.start, last) if item.step > 0 else (last, item.start)
 
 
 def _progression(item: Pick | Span) -> tuple[int, int, int] | None:
