@@ -17,10 +17,15 @@ from tracegrad import debug, errors
 from tracegrad.checks import check_grads
 from tracegrad.compiled import CompiledFunction, compile, disable_compile
 from tracegrad.custom import Function, custom_jvp, custom_vjp
+from tracegrad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from tracegrad.options import Options
 from tracegrad.spec import spec
 from tracegrad.trace.modes import (
-    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
     set_grad_enabled,
 )
 from tracegrad.trace.signature import register_pytree
@@ -46,7 +51,8 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "CompiledFunction", "Function", "Options", "check_grads", "compile", "custom_jvp",
-    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export", "grad", "inference_mode", "is_grad_enabled",
-    "is_inference_mode_enabled", "jvp", "no_grad",
-    "register_pytree", "set_grad_enabled", "spec", "stop_gradient", "value_and_grad", "vjp",
+    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export",
+    "grad", "hessian", "hvp", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
+    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "register_pytree",
+    "set_grad_enabled", "spec", "stop_gradient", "value_and_grad", "vjp",
 ]

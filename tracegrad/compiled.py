@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
@@ -17,13 +17,14 @@ from tracegrad.graph.ir import Graph
 from tracegrad.graph.text import print_graph
 from tracegrad.options import Options
 from tracegrad.trace.enter import recompile_advice
-from tracegrad.trace.modes import STATE, current_trace
+from tracegrad.trace.modes import STATE, current_trace, is_tracking
 from tracegrad.trace.signature import Signature
 
 if TYPE_CHECKING:
     from tracegrad.specialise import Specialisation
 
 # The compiler proper is imported when something is compiled, so that `import tracegrad` is quick.
+_VARIANTS = 4
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -107,7 +108,9 @@ class CompiledFunction(Generic[P, R]):
                  static_argnums: int | Iterable[int] = (),
                  static_argnames: str | Iterable[str] = ()) -> None:
         if not callable(fn):
-            raise ArgumentError(f"compile needs a function, not {type(fn).__name__}")
+            raise ArgumentError(f"compile needs a function, not {type(fn).__name__}",
+                                loc=source.here(),
+                                remedy="Write tg.compile(f)(x), not tg.compile(f(x)).")
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.options = options
@@ -123,7 +126,7 @@ class CompiledFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         quick = self._quick
         if quick is not None and not kwargs and not STATE.traces and STATE.grad \
-                and not STATE.disabled:
+                and not STATE.inference and not STATE.disabled:
             try:
                 found = quick(*args)
             except TypeError:
@@ -142,14 +145,14 @@ class CompiledFunction(Generic[P, R]):
         if STATE.disabled:
             return self.fn(*args, **kwargs)
         key, leaves = self._signature.key(args, kwargs)
-        key = (key, STATE.grad)
+        key = (key, is_tracking())
         for specialisation in self._found.get(key, ()):
             found = specialisation(leaves)
             if found is not NotImplemented:
                 self._hits += 1
                 self._remember(key, specialisation)
                 return found  # type: ignore[no-any-return]
-        specialisation = self._specialise(key, args, kwargs)
+        specialisation = self._specialise(key, args, kwargs, leaves)
         # No guards here: the trace itself may have changed what they look at (an outer list).
         found = specialisation.run(leaves, specialisation.traced.outside.fetch(leaves))
         self._remember(key, specialisation)
@@ -160,21 +163,23 @@ class CompiledFunction(Generic[P, R]):
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)
-        if STATE.grad:
+        if is_tracking():
             self._quick = specialisation.bind()
 
-    def _specialise(self, key: Hashable, args: Any, kwargs: Any) -> Specialisation:
+    def _specialise(self, key: Hashable, args: Any, kwargs: Any, leaves: Sequence[Any]
+                    ) -> Specialisation:
         from tracegrad.specialise import Specialisation
 
         with self._lock:
             self._misses += 1
             call = self._signature.describe(args, kwargs)
-            made = Specialisation(self.fn, call, self.options)
+            made = Specialisation(self.fn, call, self.options, leaves)
             _ = made.lowering.executable
-            group = self._found.setdefault(key, [])
-            group.insert(0, made)
-            # A guard that keeps failing makes variants of one key: keep the last few.
-            del group[4:]
+            known = self._found.get(key, [])
+            # A guard that keeps failing makes variants of one key and alias pattern: keep the
+            # last few.
+            same = [s for s in known if s.traced.groups == made.traced.groups]
+            self._found[key] = [made, *(s for s in known if s not in same[_VARIANTS - 1:])]
             while len(self._found) > self.options.cache_size:
                 self._found.popitem(last=False)
             everything = [g[0].call_signature for g in self._found.values()]
@@ -190,7 +195,8 @@ class CompiledFunction(Generic[P, R]):
         from tracegrad.specialise import Specialisation
 
         call = self._signature.describe(args, kwargs)
-        return Lowered(Specialisation(self.fn, call, self.options), self)
+        leaves = self._signature.key(args, kwargs)[1]
+        return Lowered(Specialisation(self.fn, call, self.options, leaves), self)
 
     def graph(self, *args: Any, stage: str = "traced", **kwargs: Any) -> GraphText:
         """The graph for these arguments at a stage, as text."""

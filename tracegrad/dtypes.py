@@ -112,6 +112,14 @@ def parse_spec(name: str) -> DType:
             from None
 
 
+_CONVERSIONS = {
+    "c": "Pass real and imaginary part as two float arrays: x.real, x.imag.",
+    "V": "Pass its fields as arrays of their own: x['name'].",
+    "M": "Pass numbers: x.astype(np.int64) counts units since 1970.",
+    "m": "Pass numbers: x.astype(np.int64) counts units.",
+}
+
+
 def of(dtype: object) -> DType:
     """The `DType` of a NumPy dtype, scalar type or Python type.
 
@@ -125,7 +133,9 @@ def of(dtype: object) -> DType:
     if found is None or not as_np.isnative:
         raise DTypeError(
             f"dtype {as_np} is not supported",
-            remedy="Convert the array first, for example with x.astype(np.float64).",
+            remedy=_CONVERSIONS.get(
+                as_np.kind, "Convert the array first, for example with x.astype(np.float64)."
+            ),
         )
     return found
 

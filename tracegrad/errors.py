@@ -127,6 +127,12 @@ class UnsupportedError(TracegradError, NotImplementedError, TypeError):
     kind = "unsupported"
 
 
+class MissingAttributeError(TracegradError, AttributeError):
+    """A traced value has no such attribute or method."""
+
+    kind = "attribute"
+
+
 class EscapeError(TracegradError, TypeError):
     """A traced value reached code that needs a real array or number."""
 

@@ -45,6 +45,10 @@ def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
     for s in specs:
         is_value = isinstance(s, (np.ndarray, np.generic))
         made_of = spec(s.shape, s.dtype) if is_value else spec.parse(s) if isinstance(s, str) else s
+        if not isinstance(made_of, spec):
+            raise ExportError(f"specs[{len(chosen)}] is of type {type(s).__name__}",
+                              remedy='Give for each argument an array, a tg.spec(shape), or text '
+                              'such as "f8[3]".')
         chosen.append(made_of)
         values.append(s if is_value else made_of.example(rng))
     args = tuple(values)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from tracegrad import source
+from tracegrad.custom import prompt as _prompt  # noqa: F401 (Function at the prompt)
+from tracegrad.eager.make import asarray, tensor
 from tracegrad.errors import UnsupportedError
 from tracegrad.graph.op import REGISTRY, OpDef
-from tracegrad.eager.make import asarray, tensor
 from tracegrad.trace import creation
 from tracegrad.trace import shape as shapes
 from tracegrad.trace.elementwise import select

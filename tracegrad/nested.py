@@ -98,6 +98,9 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
         derived = [graph.inputs[k].type for k in region.wrt]
     elif kind == "jvp":
         derived = [t for t in outputs if t.dtype.is_inexact]
+    elif kind != "call":
+        derived = [TensorType((*t.shape, *graph.inputs[k].type.shape), t.dtype)
+                   for t in outputs if t.dtype.is_inexact for k in region.wrt]
     else:
         derived = []
     finals = [graph.inputs[k].type for k in region.written]
@@ -132,9 +135,13 @@ def _names(region: Region, kind: str, derived: int) -> list[str]:
     outputs = [getattr(x, "hint", "value") for x in graph.outputs]
     if len(outputs) == 1:
         outputs = ["value"]
-    moved = [f"d_{graph.inputs[k].hint}" for k in region.wrt] if kind == "vjp" else [
-        f"d_{name}" for name in outputs][:derived]
-    return outputs + (moved or []) + [graph.inputs[k].hint for k in region.written]
+    moved = [f"d_{graph.inputs[k].hint}" for k in region.wrt]
+    if kind == "jvp":
+        moved = [f"d_{name}" for name in outputs]
+    elif kind != "vjp":
+        moved = [f"d_{name}_{graph.inputs[k].hint}" for name in outputs for k in region.wrt]
+    moved = moved[:derived]
+    return outputs + moved + [graph.inputs[k].hint for k in region.written]
 
 
 def result_of(region: Region, outputs: Sequence[Tracer]) -> Any:
@@ -167,4 +174,4 @@ def like_leaf(x: Tracer, region: Region, k: int) -> Tracer:
     """A gradient in the form of the leaf that region input `k` is."""
     leaf = region.traced.inputs[k].leaf
     assert leaf is not None
-    return as_kind(x, region.traced.signature.leaves[leaf].kind)
+    return as_kind(x, region.traced.signature.leaves[leaf].kind) if x.shape == () else x

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from tracegrad import source
 from tracegrad.errors import OptionError
 
 _BOUNDS = {"threads": 1, "cache_size": 1, "max_unrolled": 1, "memory_limit": 1}
@@ -73,6 +74,13 @@ class Options:
             OptionError: an unknown name (the nearest one is named), a value that is not
                 allowed, or `options` that is not an `Options`.
         """
+        try:
+            return cls._made(options, given)
+        except OptionError as e:
+            raise e.at(source.here()) from None
+
+    @classmethod
+    def _made(cls, options: Options | None, given: dict[str, Any]) -> Options:
         if options is not None and not isinstance(options, cls):
             raise OptionError(
                 f"options must be an Options, not {type(options).__name__}",

@@ -1,7 +1,7 @@
 """The ordered passes from a traced graph to something that runs: the compiler's contents page.
 
     traced      what the user wrote, views and writes included
-    functional  aliasing resolved                       aliasing.functionalize
+    functional  complex as pairs, aliasing resolved     aliasing.pairs, functionalize
     joint       transforms written out as graphs        autodiff.expand
     optimized   simplified, grafts dropped              rewrite
     scheduled   kernels, buffers, launches              schedule
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracegrad.aliasing.functionalize import functionalize
+from tracegrad.aliasing.pairs import real_graph
 from tracegrad.autodiff.custom import inline_custom
 from tracegrad.autodiff.expand import expand_transforms
 from tracegrad.codegen.unit import SourceUnit, render
@@ -23,6 +24,7 @@ from tracegrad.graph.ir import Graph
 from tracegrad.options import Options
 from tracegrad.rewrite.cleanup import drop_grafts
 from tracegrad.rewrite.driver import simplify
+from tracegrad.rewrite.loops import hoist_invariants, prune_loops
 from tracegrad.runtime.artifact import Executable
 from tracegrad.runtime.cpu import load
 from tracegrad.schedule.plan import Plan, make_plan
@@ -33,7 +35,8 @@ STAGES = (*GRAPH_STAGES, "scheduled", "source")
 
 def functional(traced: Graph, options: Options) -> Graph:
     """Aliasing resolved; raises ViewMutationError where PyTorch's rules forbid the program."""
-    return functionalize(traced, exact_views=options.views == "exact")
+    return functionalize(real_graph(traced), exact_views=options.views == "exact",
+                         share_outputs=not options.copy_outputs)
 
 
 def joint(graph: Graph) -> Graph:
@@ -43,7 +46,10 @@ def joint(graph: Graph) -> Graph:
 
 def optimize(graph: Graph) -> Graph:
     """Simplified once gradients have been taken, so that grafts have served."""
-    return simplify(drop_grafts(graph))
+    simple = simplify(drop_grafts(graph))
+    if not any(node.regions for node in simple.nodes):
+        return simple
+    return simplify(prune_loops(hoist_invariants(prune_loops(simple))))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import linecache
 import os
 import sys
@@ -14,6 +16,8 @@ import numpy as np
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+# Between user code and the package there may be frames of these.
+_BETWEEN = (functools.__file__, contextlib.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ _cache: dict[tuple[CodeType, int], SourceLoc] = {}
 
 def is_user_file(name: str) -> bool:
     """True for source outside tracegrad, NumPy and the interpreter."""
-    return not name.startswith((_PACKAGE, _NUMPY, "<frozen "))
+    return not name.startswith((_PACKAGE, _NUMPY, "<frozen ", *_BETWEEN))
 
 
 def user_frame() -> FrameType | None:

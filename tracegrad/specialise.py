@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,33 +11,78 @@ from typing import Any
 import numpy as np
 
 from tracegrad import source
-from tracegrad.errors import ArgumentError, TracegradError
-from tracegrad.graph.ir import AliasReport, Graph, OutputAlias, WriteBack
+from tracegrad.errors import TracegradError
+from tracegrad.graph.ir import AliasReport, Graph, OutputAlias, SharedOutput, WriteBack
+from tracegrad.graph.storage import View
 from tracegrad.loops.program import Place
 from tracegrad.ops.views import apply_view
 from tracegrad.options import Options
 from tracegrad.pipeline import Lowering
-from tracegrad.runtime.artifact import Accept, Returns, has_overlap
+from tracegrad.runtime.artifact import Accept, Returns
 from tracegrad.schedule.plan import Slot
 from tracegrad.trace.array import Array
-from tracegrad.trace.enter import OutLeaf, Traced, trace_call
-from tracegrad.trace.modes import STATE
+from tracegrad.trace.alias_pattern import Group, find_groups
+from tracegrad.trace.enter import Input, OutLeaf, Traced, trace_call
+from tracegrad.trace.modes import is_tracking
+from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature, Kind, restore
 from tracegrad.trace.tensor import Tensor
 
 _RETURNS = {Kind.ARRAY: Returns.ARRAY, Kind.SCALAR: Returns.SCALAR, Kind.WEAK: Returns.FLOAT}
+_ROUNDS = 4  # traces until writes and the memory that arguments share agree
 _ACCEPTS = {Kind.ARRAY: Accept.ARRAY, Kind.SCALAR: Accept.SCALAR, Kind.WEAK: Accept.FLOAT}
 
 
 class Specialisation:
     """A function compiled for one signature.  Calling is safe from several threads."""
 
-    def __init__(self, fn: Callable[..., Any], call: CallSignature, options: Options) -> None:
+    def __init__(self, fn: Callable[..., Any], call: CallSignature, options: Options,
+                 leaves: Sequence[Any] = ()) -> None:
+        """`leaves` are those of the call that asks, looked at for memory that they share (none:
+        every argument has memory of its own)."""
         self.call_signature = call
         self.options = options
         face = Tensor if options.arrays == "torch" else Array
-        self.traced: Traced = trace_call(fn, call, face=face, options=options, grad=STATE.grad)
-        self.lowering = Lowering(self.traced.graph, options, self._returned)
+        shared = APART
+        for _ in range(_ROUNDS):
+            self.traced: Traced = trace_call(fn, call, face=face, options=options,
+                                             grad=is_tracking(), shared=shared)
+            self.lowering = Lowering(self.traced.graph, options, self._returned)
+            self.__dict__.pop("report", None)
+            self.__dict__.pop("_written", None)
+            if not leaves or not self._written:
+                break
+            # What is written shows only in a trace, and so do captured arrays.
+            arrays = [*leaves, *self.traced.outside.fetch(leaves)]
+            groups = self._pattern(arrays)
+            if groups == shared.groups:
+                break
+            shared = Sharing(groups, arrays)
+
+    # -- arguments that share memory
+
+    @cached_property
+    def _written(self) -> frozenset[int]:
+        """Positions (leaves, then captured arrays) of what is written; of a group, all."""
+        count = len(self.call_signature.leaves)
+        out: set[int] = set()
+        for w in self.report.write_backs:
+            source_ = self.traced.inputs[w.input]
+            if source_.leaf is not None:
+                out.add(source_.leaf)
+            elif source_.array is not None:
+                out.add(count + source_.array)
+        out |= {m.position for g in self.traced.groups for m in g.members}
+        return frozenset(out)
+
+    def _pattern(self, arrays: Sequence[Any]) -> tuple[Group, ...]:
+        """The alias pattern of a call, as far as it concerns what this program writes."""
+        try:
+            return find_groups(arrays, self._written, [
+                *(leaf.name for leaf in self.call_signature.leaves),
+                *(str(a.path) for a in self.traced.outside.arrays)])
+        except TracegradError as e:
+            raise e.at(source.here()) from None
 
     # -- what the caller gets
 
@@ -51,9 +97,29 @@ class Specialisation:
         """Graph outputs that are views of the caller's arrays: graph output -> alias."""
         if self.options.copy_outputs or not self.options.write_back:
             return {}
-        kinds = {o.index: o.kind for o in self.traced.outputs if o.index is not None}
+        arrays = self._array_outputs
         return {a.output: a for a in self.report.aliases
-                if kinds.get(a.output) is Kind.ARRAY and self._is_array(a.input)}
+                if a.output in arrays and self._is_array(a.input)}
+
+    @cached_property
+    def shared(self) -> dict[int, SharedOutput]:
+        """Graph outputs that are views of an intermediate which others are views of too."""
+        arrays = self._array_outputs
+        found = [s for s in self.report.shared if s.output in arrays]
+        bases = Counter(s.base for s in found)
+        return {s.output: s for s in found if bases[s.base] > 1}
+
+    @cached_property
+    def _array_outputs(self) -> frozenset[int]:
+        return frozenset(o.index for o in self.traced.outputs
+                         if o.index is not None and o.kind is Kind.ARRAY)
+
+    @cached_property
+    def _computed(self) -> tuple[int, ...]:
+        """Graph outputs that the program computes: results, then what several of them view."""
+        rebuilt = self.aliases.keys() | self.shared.keys()
+        return (*(k for k in range(self.report.results) if k not in rebuilt),
+                *sorted({s.base for s in self.shared.values()}))
 
     def _is_array(self, k: int) -> bool:
         leaf = self.traced.inputs[k].leaf
@@ -63,10 +129,12 @@ class Specialisation:
         """The graph with only the outputs that a program has to compute, and their names."""
         report = graph.alias
         assert report is not None
-        keep = [k for k in range(report.results) if k not in self.aliases]
+        keep = self._computed
         write_backs = []
+        # Transforms were written out since, and left the outputs as they were.
         outputs = [graph.outputs[k] for k in keep]
-        names = [getattr(self.traced.graph.outputs[k], "hint", "value") for k in keep]
+        names = [getattr(graph.outputs[k] if k >= report.results
+                         else self.traced.graph.outputs[k], "hint", "value") for k in keep]
         if self.options.write_back:
             for w in report.write_backs:
                 write_backs.append(WriteBack(w.input, len(outputs)))
@@ -81,7 +149,10 @@ class Specialisation:
         """``f(*leaves)``, which answers NotImplemented for leaves that need `__call__`; None
         when a call always needs more work than checking guards and passing its leaves on."""
         outside = self.traced.outside
-        if outside.arrays or self._late or self.aliases or self.traced.prints or any(
+        rebuilt = self.aliases or self.shared or self.traced.prints
+        # The launcher keeps apart what the program writes itself, and nothing else.
+        apart = not self._written or (self.options.write_back and not self._late)
+        if outside.arrays or self.traced.groups or not apart or rebuilt or any(
                 not leaf.is_traced for leaf in self.call_signature.leaves):
             return None
         fast = self._fast
@@ -132,56 +203,77 @@ class Specialisation:
 
     def _results(self) -> list[tuple[OutLeaf, int]]:
         """Results that the program computes, with their place among its graph's outputs."""
-        kept = [k for k in range(self.report.results) if k not in self.aliases]
-        at = {k: n for n, k in enumerate(kept)}
+        at = {k: n for n, k in enumerate(self._computed)}
         printed = [o for p in self.traced.prints
                    for o in (*p.values, *(o for _, o in p.named))]
         return [(o, at[o.index]) for o in (*self.traced.outputs, *printed) if o.index in at]
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        """The result for these leaves; NotImplemented when a guard asks for a new trace."""
+        """The result for these leaves; NotImplemented when a guard, or the memory that they
+        share, asks for a new trace."""
         captured = self.traced.outside.enter(leaves)
-        return NotImplemented if captured is None else self.run(leaves, captured)
+        if captured is None or (self._written and self._pattern([*leaves, *captured])
+                                != self.traced.groups):
+            return NotImplemented
+        return self.run(leaves, captured)
 
     def run(self, leaves: Sequence[Any], captured: Sequence[np.ndarray]) -> Any:
         """The result for these leaves and captured arrays."""
-        arrays = [leaves[s.leaf] if s.leaf is not None else captured[s.array or 0]
-                  for s in self.traced.inputs]
-        self._check_apart(arrays)
+        given = [*leaves, *captured]
+        arrays = [self._input(s, given) for s in self.traced.inputs]
         try:
             out = self.lowering.executable(*arrays)
         except TracegradError as e:
             raise e.at(source.here()) from None
         for k, slot in self._late:
-            arrays[k][...] = out[slot.index]
-        slots = self.lowering.plan.outputs
-        values: dict[int, Any] = {}
-        for o, k in self._results():
-            slot = slots[k]
-            whole = out[slot.index] if slot.place is Place.OUTPUT else arrays[slot.index]
-            values[o.index or 0] = restore(np.asarray(whole), o.kind)
-        for k, alias in self.aliases.items():
-            array = arrays[alias.input]
-            values[k] = apply_view(alias.view, array) if alias.view else array
+            group = self.traced.inputs[k].group
+            if group is None:
+                arrays[k][...] = out[slot.index]
+            else:
+                self.traced.groups[group].store(given, out[slot.index])
+        values = self._values(arrays, out)
+
         def found(o: OutLeaf) -> Any:
+            if o.same is not None and o.index in self.aliases:
+                return self._input(o.same, given)
             return values[o.index] if o.index is not None else o.value
 
         for p in self.traced.prints:
             print(p.text.format(*map(found, p.values), **{k: found(o) for k, o in p.named}))
         return self.traced.rebuild([found(o) for o in self.traced.outputs])
 
-    def _check_apart(self, arrays: Sequence[Any]) -> None:
-        """Refuse arguments that share memory when one of them is written."""
-        written = {w.input for w in self.report.write_backs}
-        if not written or not self.options.write_back:
-            return
-        found = [(k, x) for k, x in enumerate(arrays) if isinstance(x, np.ndarray)]
-        if has_overlap([x for _, x in found], [k in written for k, _ in found]):
-            names = ", ".join(self.traced.graph.inputs[k].hint for k in sorted(written))
-            raise ArgumentError(
-                f"{self.call_signature.name} writes {names}, which shares memory with another "
-                "argument", kind="aliasing_args", loc=source.here(),
-                remedy="Pass a copy of one of them.")
+    def _input(self, s: Input, given: Sequence[Any]) -> Any:
+        """What a program's input is, from the leaves and captured arrays of the call."""
+        if s.group is not None:
+            return self.traced.groups[s.group].base(given)
+        return given[s.leaf if s.leaf is not None
+                     else len(self.call_signature.leaves) + (s.array or 0)]
+
+    def _values(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> dict[int, Any]:
+        """The value of each graph output that is a result."""
+        slots = self.lowering.plan.outputs
+        values: dict[int, Any] = {}
+
+        def whole(k: int) -> np.ndarray:
+            slot = slots[k]
+            return np.asarray(out[slot.index] if slot.place is Place.OUTPUT
+                              else arrays[slot.index])
+
+        for o, k in self._results():
+            values[o.index or 0] = restore(whole(k), o.kind)
+        for k, alias in self.aliases.items():
+            values[k] = _view(alias.view, arrays[alias.input])
+        for k, share in self.shared.items():
+            values[k] = _view(share.view, whole(self._computed.index(share.base)))
+        for o in self.traced.outputs:
+            if o.readonly and (o.index in self.aliases or o.index in self.shared):
+                values[o.index].flags.writeable = False
+        return values
+
+
+def _view(view: View, array: np.ndarray) -> np.ndarray:
+    """A view of an array, always another object."""
+    return apply_view(view, array) if view else array[...]
 
 
 def _guarded(fast: Callable[..., Any], enter: Callable[[Sequence[Any]], Any]

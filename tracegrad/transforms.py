@@ -16,7 +16,7 @@ import optree
 
 from tracegrad import nested, source
 from tracegrad.compiled import BoundCompiled, CompiledFunction
-from tracegrad.errors import ArgumentError, GradientError, TracegradError
+from tracegrad.errors import ArgumentError, GradientError, ShapeError, TracegradError
 from tracegrad.ops.views import stop_gradient as stop_gradient_op
 from tracegrad.options import Options
 from tracegrad.trace.argnums import Selection, resolve_argnums
@@ -28,13 +28,15 @@ ArgNums = int | Sequence[int]
 ArgNames = str | Sequence[str] | None
 
 
-class _Differentiated:
+class Differentiated:
     """A function seen by a transform: what to trace, and which arguments count."""
 
     def __init__(self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames,
                  has_aux: bool) -> None:
         if not callable(f):
-            raise ArgumentError(f"a transform needs a function, not {type(f).__name__}")
+            raise ArgumentError(f"a transform needs a function, not {type(f).__name__}",
+                                loc=source.here(),
+                                remedy="Write tg.grad(f)(x), not tg.grad(f(x)).")
         statics: tuple[Any, ...] = ((), ())
         bound: Any = None
         if isinstance(f, BoundCompiled):
@@ -67,7 +69,7 @@ class _Differentiated:
             self.fn, args, kwargs, self.signature, lambda call: self.select(call).leaves, _trace())
 
 
-class _Gradient(_Differentiated):
+class _Gradient(Differentiated):
     """The body of `grad` and `value_and_grad`."""
 
     def __init__(self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames,
@@ -96,11 +98,13 @@ class _Gradient(_Differentiated):
         if self.has_aux:
             if tree.is_leaf() or tree.type is not tuple or tree.num_children != 2:
                 raise GradientError(f"{name} must return (value, aux) with has_aux=True",
-                                    loc=_line(region))
+                                    loc=_line(region), kind="gradient_not_scalar",
+                                    remedy="Return a tuple of two, or leave has_aux out.")
             tree, outputs = tree.child(0), outputs[:tree.child(0).num_leaves]
         if not tree.is_leaf() or len(outputs) != 1:
             raise GradientError(
-                f"the gradient of {name} needs one number, and it returns {tree.num_leaves}",
+                f"the gradient of {name} needs one number, and it returns "
+                + (f"{len(outputs)} values" if outputs else "None"),
                 loc=_line(region), kind="gradient_not_scalar",
                 remedy="Return one scalar; give other results with has_aux=True, or use tg.vjp.")
         (out,) = outputs
@@ -117,13 +121,14 @@ class _Gradient(_Differentiated):
                 f"{tuple(type_.shape)}", loc=_line(region), kind="gradient_not_scalar",
                 remedy="Reduce it (np.sum), or use tg.vjp with a cotangent of its shape.")
         if not type_.dtype.is_inexact:
-            raise GradientError(f"{name} returns {type_.dtype}, which has no gradient",
+            raise GradientError(f"{name} returns {type_.dtype.np}, which has no gradient",
                                 loc=_line(region), kind="gradient_dtype",
-                                remedy="Return a float.")
+                                remedy="Return a float: integers and bools are constant "
+                                "between jumps.")
         return out.index
 
 
-class _Pullback(_Differentiated):
+class _Pullback(Differentiated):
     """``(args, kwargs, cts) -> gradients``; `vjp` at the prompt calls it compiled."""
 
     def __call__(self, args: Any, kwargs: Any, cts: Any) -> Any:
@@ -137,7 +142,7 @@ class _Pullback(_Differentiated):
         return grads if isinstance(grads, tuple) else (grads,)
 
 
-class _Pushforward(_Differentiated):
+class _Pushforward(Differentiated):
     """``(primals, tangents) -> (result, tangent of the result)``."""
 
     def __call__(self, primals: Any, tangents: Any) -> Any:
@@ -165,7 +170,8 @@ def cotangents(region: nested.Region, cts: Any, has_aux: bool = False) -> list[T
     if len(leaves) != wanted:
         raise ArgumentError(
             f"the cotangent has {len(leaves)} leaves, the result of "
-            f"{region.traced.signature.name} has {wanted}", loc=source.here())
+            f"{region.traced.signature.name} has {wanted}", loc=source.here(),
+            remedy="Give it the structure of the result; None stands for zero.")
     given = {o.index: leaves[k] for k, o in enumerate(outputs[:wanted])}
     return [_like(given.get(k), t, "cotangent") for k, t in enumerate(types)
             if t.dtype.is_inexact]
@@ -179,12 +185,16 @@ def tangents_of(region: nested.Region, selection: Selection, tangents: Sequence[
         leaves = optree.tree_leaves(tangent, none_is_leaf=True, namespace=NAMESPACE)
         if len(leaves) != len(places):
             raise ArgumentError(f"tangent {n} has {len(leaves)} leaves, the argument has "
-                                f"{len(places)}", loc=source.here())
+                                f"{len(places)}", loc=source.here(),
+                                remedy="Give it the structure of the argument.")
         for at, leaf in zip(places, leaves, strict=True):
             if at is not None:
                 given[at] = leaf
     return [_like(x, region.graph.inputs[k].type, "tangent")
             for x, k in zip(given, region.wrt, strict=True)]
+
+
+_LIKE = {"cotangent": "result", "tangent": "argument"}
 
 
 def _like(x: Any, type_: Any, what: str) -> Tracer:
@@ -194,8 +204,9 @@ def _like(x: Any, type_: Any, what: str) -> Tracer:
         return trace.concrete(np.zeros(type_.shape, type_.dtype.np))
     given = nested.as_tracer(trace, x)
     if given.shape != type_.shape:
-        raise ArgumentError(f"the {what} has shape {given.shape}, not {tuple(type_.shape)}",
-                            loc=source.here())
+        raise ShapeError(f"the {what} has shape {given.shape}, not {tuple(type_.shape)}",
+                         loc=source.here(),
+                         remedy=f"Give it the shape of the {_LIKE[what]}.")
     if given.element_type is not type_.dtype:
         from tracegrad.ops.cast import CastAttrs, cast
 
@@ -236,9 +247,9 @@ def _gradient(f: Any, argnums: Any, argnames: Any, has_aux: bool, with_value: bo
         return functools.partial(_gradient, argnums=argnums, argnames=argnames, has_aux=has_aux,
                                  with_value=with_value, options=options, option=option)
     kind = "value_and_grad" if with_value else "grad"
-    chosen = Options.make(options or _options_of(f), **option)
-    key = (kind, _hashable(argnums), _hashable(argnames), has_aux, chosen)
-    return _cached(f, key, lambda: _Gradient(f, argnums, argnames, has_aux, with_value), chosen)
+    chosen = Options.make(options or options_of(f), **option)
+    key = (kind, hashable(argnums), hashable(argnames), has_aux, chosen)
+    return cached(f, key, lambda: _Gradient(f, argnums, argnames, has_aux, with_value), chosen)
 
 
 def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
@@ -260,12 +271,12 @@ def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
         def pullback(ct: Any) -> Any:
             return body.pull(region, ct, writes=False)
     else:
-        options = _options_of(f) or Options()
+        options = options_of(f) or Options()
         entry = optree.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, primals,
                                 namespace=NAMESPACE)
-        plain = f if isinstance(f, (CompiledFunction, BoundCompiled)) else _cached(
+        plain = f if isinstance(f, (CompiledFunction, BoundCompiled)) else cached(
             f, ("compile", options), lambda: f, options)
-        back = _cached(f, ("pullback", nums, has_aux, options),
+        back = cached(f, ("pullback", nums, has_aux, options),
                        lambda: _Pullback(f, nums, None, has_aux), options)
         result = plain(*primals)
 
@@ -279,13 +290,15 @@ def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """``(result, tangent of the result)`` along `tangents`, one a primal (None: zero)."""
     if len(primals) != len(tangents):
-        raise ArgumentError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
+        raise ArgumentError(f"jvp: {len(primals)} primals and {len(tangents)} tangents",
+                            loc=source.here(),
+                            remedy="Give one tangent for each primal; None stands for zero.")
     if _in_trace(f):
         return _Pushforward(f, (), None, False)(tuple(primals), tuple(tangents))
-    options = _options_of(f) or Options()
+    options = options_of(f) or Options()
     nums = tuple(k for k, t in enumerate(tangents)
                  if optree.tree_leaves(t, namespace=NAMESPACE))
-    pushed = _cached(f, ("jvp", nums, options), lambda: _Pushforward(f, nums, None, False),
+    pushed = cached(f, ("jvp", nums, options), lambda: _Pushforward(f, nums, None, False),
                      options)
     return pushed(tuple(primals), tuple(tangents))
 
@@ -326,13 +339,14 @@ def _made_of(f: Any) -> dict[Hashable, CompiledFunction[..., Any]]:
     return found.table
 
 
-def _cached(f: Any, key: Hashable, body: Callable[[], Callable[..., Any]],
+def cached(f: Any, key: Hashable, body: Callable[[], Callable[..., Any]],
             options: Options) -> CompiledFunction[..., Any]:
     table = _made_of(f)
     found = table.get(key)
     if found is None:
         made = body()
-        statics = made.statics if isinstance(made, _Gradient) else ((), ())
+        statics = made.statics if hasattr(made, "__wrapped__") and isinstance(
+            made, Differentiated) else ((), ())
         found = table[key] = CompiledFunction(made, options, *statics)
     return found
 
@@ -347,12 +361,12 @@ def _in_trace(f: Any) -> bool:
     return current_trace() is not None
 
 
-def _options_of(f: Any) -> Options | None:
+def options_of(f: Any) -> Options | None:
     f = f.__func__ if isinstance(f, BoundCompiled) else f
     return f.options if isinstance(f, CompiledFunction) else None
 
 
-def _hashable(x: Any) -> Hashable:
+def hashable(x: Any) -> Hashable:
     return tuple(x) if isinstance(x, list) else x  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 from compiled import CC, WARNINGS, program_of
+from host_loop_cases import HOST_CASES
 from loop_cases import ADD, CASES, MUL, call
 
 from tracegrad.codegen.c_family import literal
@@ -15,7 +16,7 @@ from tracegrad.codegen.unit import render
 from tracegrad.dtypes import F32, F64, FLOATS, INTEGERS
 from tracegrad.loops.builder import LoopBuilder
 from tracegrad.loops.ir import Access, Cast, Const, Kernel, Load, Param
-from tracegrad.loops.program import Place
+from tracegrad.loops.program import Place, Program
 from tracegrad.schedule.map_cpu import map_cpu
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
@@ -31,10 +32,14 @@ FLAGS = [
 
 
 def sanitized(kernel: Kernel, arrays: dict[str, np.ndarray], folder) -> None:
-    """A program that calls `kernel` on heap copies of `arrays`; must exit with its status."""
-    program = program_of(kernel)
+    sanitized_program(program_of(kernel), arrays, folder)
+
+
+def sanitized_program(program: Program, arrays: dict[str, np.ndarray], folder) -> None:
+    """An executable that calls `program` on heap copies of `arrays`; must exit with its status."""
     unit = render(program, shim=True, embed_all=True)
-    lines = ["#include <stdlib.h>", "int main(void) {", "  void *bufs[16]; void *ws = malloc(64);"]
+    lines = ["#include <stdlib.h>", "int main(void) {"]
+    lines.append(f"  void *bufs[16]; void *ws = malloc({max(64, program.arena_nbytes)});")
     buffers = (*program.at(Place.INPUT), *program.at(Place.OUTPUT))
     for k, b in enumerate(buffers):
         values = ", ".join(literal(v, b.dtype)[0] for v in arrays[b.name].tolist()) or "0"
@@ -54,7 +59,7 @@ def sanitized(kernel: Kernel, arrays: dict[str, np.ndarray], folder) -> None:
     assert built.returncode == 0, built.stderr
     ran = subprocess.run([str(program_file)], capture_output=True, text=True)
     assert "runtime error" not in ran.stderr and "AddressSanitizer" not in ran.stderr, ran.stderr
-    assert ran.returncode in (0, 1)
+    assert ran.returncode in range(len(program.checks) + 1)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,15 @@ def sanitized(kernel: Kernel, arrays: dict[str, np.ndarray], folder) -> None:
 def test_cases(name, tmp_path):
     case = CASES[name]
     sanitized(map_cpu(case.kernel), case.arrays(np.random.default_rng(3)), tmp_path)
+
+
+@pytest.mark.parametrize("name", HOST_CASES)
+def test_loops_around_launches(name, tmp_path):
+    case = HOST_CASES[name]
+    program = case.program()
+    arrays = {b.name: x for b, x in zip(program.at(Place.INPUT), case.inputs, strict=True)}
+    arrays |= {b.name: np.zeros(b.size, b.dtype.np) for b in program.at(Place.OUTPUT)}
+    sanitized_program(program, arrays, tmp_path)
 
 
 def test_float_to_integer_is_defined_for_every_value(tmp_path):

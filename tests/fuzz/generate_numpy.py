@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.fuzz.draw import Draw, Live, is_small
 from tests.fuzz.program import Arg, Program
+from tests.fuzz.python_forms import PythonForms
 
 _UNARY = ("np.sin({})", "np.cos({})", "np.tanh({})", "np.exp(-np.square({}))", "-{}",
           "np.square({})", "np.arctan({})", "np.sqrt(1.0 + np.square({}))", "np.abs({})",
@@ -18,7 +19,7 @@ _BINARY = ("{} + {}", "{} - {}", "{} * {}", "{} * {}", "{} / (2.0 + np.square({}
 _AUG = ("+=", "+=", "*=", "-=", "=", "=")
 
 
-class NumpyProgram:
+class NumpyProgram(PythonForms):
     """Writes one program; `make` is the whole of it."""
 
     def __init__(self, seed: int) -> None:
@@ -124,6 +125,8 @@ class NumpyProgram:
             (5, self.view), (4, self.binding), (2, self.buffer), (7, self.write), (3, self.alias),
             (3, self.shift), (2, self.element), (2, self.swap), (2, self.mask), (3, self.gather),
             (3, self.loop), (1, self.out), (2, self.regroup), (1, self.joined), (1, self.product),
+            (2, self.rows), (1, self.unpacked), (2, self.helper), (2, self.container),
+            (2, self.pieces), (3, self.rearranged), (3, self.poured),
         ))
 
     def view(self) -> str:

@@ -8,7 +8,7 @@ from loop_cases import ADD, LT, MUL, call, params
 
 from tracegrad.dtypes import F32, F64, I64
 from tracegrad.errors import VerifyError
-from tracegrad.loops import interpret
+from tracegrad.loops import machine
 from tracegrad.loops.builder import LoopBuilder
 from tracegrad.loops.interpret import run_kernel
 from tracegrad.loops.ir import Combine, Const, Kernel, Load, Operand
@@ -88,7 +88,7 @@ def test_pieces_give_what_the_whole_gives(monkeypatch):
     )
     x, w = np.linspace(-1, 1, 35), np.linspace(0, 3, 12)
     for chunk in (1, 3, 16, 1 << 17):
-        monkeypatch.setattr(interpret, "CHUNK", chunk)
+        monkeypatch.setattr(machine, "CHUNK", chunk)
         out = np.zeros(35)
         run_kernel(kernel, {"x": x, "w": w, "o": out})
         np.testing.assert_allclose(out, 1 + x * w.sum() + x, rtol=1e-14)

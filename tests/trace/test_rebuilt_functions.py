@@ -14,6 +14,7 @@ import pytest
 
 from tests.trace.tracing import Compiled
 from tracegrad.errors import (
+    ArgumentError,
     CaptureError,
     EscapeError,
     TraceRecursionError,
@@ -143,8 +144,19 @@ def test_an_object_that_is_returned_has_its_own_class():
 
     out = Compiled(lambda x: Pair(x * 2.0, "name"))(ONES)
     assert type(out) is Pair and out.b == "name" and out.a[0] == 2.0
-    v = Compiled(lambda x: Vector(2.0))(ONES)
-    assert type(v) is Vector
+
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+    named = Compiled(lambda x: Named("a"))(ONES)
+    assert type(named) is Named and named.name == "a"
+
+
+def test_an_object_that_holds_traced_values_is_no_result():
+    with pytest.raises(ArgumentError, match="returns a Vector that holds traced values") as e:
+        Compiled(lambda x: Vector(2.0))(ONES)
+    assert "tg.register_pytree(Vector)" in str(e.value)
 
 
 def test_a_registered_class_is_a_container_inside_too():

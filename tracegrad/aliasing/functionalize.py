@@ -12,17 +12,29 @@ to.  Usually they are one value.  They part where a write is hidden from a famil
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
-    AliasReport, Graph, Node, Operand, OutputAlias, Stage, Value, WriteBack,
+    AliasReport,
+    Graph,
+    Node,
+    Operand,
+    OutputAlias,
+    SharedOutput,
+    Stage,
+    Value,
+    WriteBack,
 )
 from tracegrad.graph.op import NoGradient
-from tracegrad.graph.storage import View
+from tracegrad.graph.storage import Bitcast, View
+from tracegrad.ops.bitcast import bitcast
 from tracegrad.ops.custom import ReturnedAttrs, custom_view
 from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
 from tracegrad.views import family, legality
-from tracegrad.views.family import Alias, CreationKind, Family, Storage
+from tracegrad.views.family import Alias, Family, Storage
+from tracegrad.views.geometry import are_disjoint
+from tracegrad.views.kept import kept_operands
 
 
 @dataclass(slots=True, eq=False)
@@ -34,13 +46,15 @@ class Contents:
     paths: dict[Family, Value] = field(default_factory=dict)
 
 
-def functionalize(graph: Graph, *, exact_views: bool = False) -> Graph:
+def functionalize(graph: Graph, *, exact_views: bool = False, share_outputs: bool = False
+                  ) -> Graph:
     """The functional graph of a traced one; its `alias` report says what the caller must do.
 
-    Outputs of the result are the traced outputs, then the final contents of written inputs.
+    Outputs of the result are the traced outputs, then the final contents of written inputs, then
+    (with `share_outputs`) every intermediate that several outputs are overlapping views of.
     Raises `ViewMutationError` where PyTorch's rules forbid a write or a use.
     """
-    return _Functionalizer(graph, exact_views).run()
+    return _Functionalizer(graph, exact_views).run(share_outputs)
 
 
 class _Functionalizer:
@@ -54,7 +68,7 @@ class _Functionalizer:
         # What a custom function returned, for the views of which its rule is the history.
         self._ruled: dict[Alias, Value] = {}
 
-    def run(self) -> Graph:
+    def run(self, share_outputs: bool) -> Graph:
         roots: dict[Storage, int] = {}
         tracked = self.graph.tracked or (False,) * len(self.graph.inputs)
         for k, (v, t) in enumerate(zip(self.graph.inputs, tracked, strict=True)):
@@ -76,8 +90,25 @@ class _Functionalizer:
             if storage.written:
                 write_backs.append(WriteBack(k, len(outputs)))
                 outputs.append(self.contents[storage].primal)
-        report = AliasReport(results, tuple(write_backs), tuple(aliases))
+        shared = self._shared_outputs(roots, outputs) if share_outputs else ()
+        report = AliasReport(results, tuple(write_backs), tuple(aliases), tuple(shared))
         return self.b.finish(outputs, report)
+
+    def _shared_outputs(self, roots: dict[Storage, int], outputs: list[Operand]
+                        ) -> list[SharedOutput]:
+        """Outputs that overlap each other; the intermediates they view join `outputs`."""
+        of: dict[Storage, list[tuple[int, View]]] = {}
+        for k, out in enumerate(self.graph.outputs):
+            alias = self.aliases[out] if isinstance(out, Value) else None
+            if alias is not None and alias.storage not in roots:
+                of.setdefault(alias.storage, []).append((k, alias.view))
+        shared = []
+        for storage, found in of.items():
+            if any(not are_disjoint(a, b, storage.shape)
+                   for (_, a), (_, b) in combinations(found, 2)):
+                shared += [SharedOutput(k, len(outputs), view) for k, view in found]
+                outputs.append(self.contents[storage].primal)
+        return shared
 
     # -- nodes
 
@@ -100,7 +131,8 @@ class _Functionalizer:
         for result, value in zip(node.results, values, strict=True):
             if not node.grad and value.dtype.is_inexact:
                 value = stop_gradient(self.b, value)
-            self._fresh(result, value, tracked and value.dtype.is_inexact)
+            fresh = self._fresh(result, value, tracked and value.dtype.is_inexact)
+            fresh.storage.inference = node.inference
 
     def _view(self, node: Node, attrs: HandleAttrs) -> None:
         parent = self.aliases[_only(node)]
@@ -108,7 +140,8 @@ class _Functionalizer:
             legality.check_use(parent, True, node.loc, self.exact)
         self.aliases[node.result] = family.view_of(
             parent, attrs.view.steps, grad=node.grad, multi_output=attrs.output >= 0,
-            op_name=attrs.origin, output_nr=max(attrs.output, 0), loc=node.loc)
+            op_name=attrs.origin, output_nr=max(attrs.output, 0), loc=node.loc,
+            inference=node.inference)
         if self.aliases[node.result].ruled:
             # Steps of a ruled view count from the base; its history counts from the parent.
             self._ruled[self.aliases[node.result]] = self._read(
@@ -131,6 +164,7 @@ class _Functionalizer:
     def _write(self, node: Node, target: Value, tracked: bool) -> None:
         alias = self.aliases[target]
         tracked = node.grad and (tracked or alias.requires_grad)
+        legality.check_inference_write(alias, node.inference, node.loc)
         legality.check_write(alias, tracked, node.grad, node.loc, self.exact)
         (new,) = self._emit(node)
         contents = self.contents[alias.storage]
@@ -156,8 +190,20 @@ class _Functionalizer:
     def _put(self, base: Value, new: Value, view: View) -> Value:
         if not view:
             return new
+        for k, step in enumerate(view.steps):
+            if isinstance(step, Bitcast):
+                return self._put_bytes(base, new, view, k)
         return copy_slices(  # type: ignore[no-any-return]
             self.b, base, new, view=view, shape=base.type.shape)
+
+    def _put_bytes(self, base: Value, new: Value, view: View, k: int) -> Value:
+        """As `_put`, where step `k` of the view is the first that changes the element type."""
+        head, step, tail = View(view.steps[:k]), view.steps[k], View(view.steps[k + 1:])
+        assert isinstance(step, Bitcast)
+        part = as_view(self.b, base, *head.steps)
+        seen = bitcast(self.b, part, before=step.before, to=step.to)
+        after = bitcast(self.b, self._put(seen, new, tail), before=step.to, to=step.before)
+        return self._put(base, after, head)
 
     def _emit(self, node: Node) -> tuple[Value, ...]:
         operands = [self._value(x) for x in node.operands]
@@ -179,7 +225,19 @@ class _Functionalizer:
                 if x is not node.target:
                     legality.check_use(alias, True, node.loc, self.exact)
                 tracked |= alias.requires_grad
+        if tracked:
+            self._check_kept(node)
         return tracked
+
+    def _check_kept(self, node: Node) -> None:
+        """Refuse inference tensors that the node's backward would need."""
+        found = [self.aliases[x] if isinstance(x, Value) else None for x in node.operands]
+        if any(a is not None and a.storage.inference for a in found):
+            tracked = [k for k, a in enumerate(found) if a is not None and a.requires_grad]
+            for k in kept_operands(node, tracked):
+                alias = found[k]
+                if alias is not None:
+                    legality.check_saved(alias, node.loc)
 
     # -- values
 
@@ -214,10 +272,20 @@ class _Functionalizer:
             return base
         found = self._reads.get((base, view))
         if found is None:
-            made = as_view(self.b, base, *view.steps)
-            assert isinstance(made, Value)
+            made = self._taken(base, view)
             found = self._reads[base, view] = made
         return found
+
+
+    def _taken(self, base: Value, view: View) -> Value:
+        """The elements that a view of `base` reads, some perhaps as another dtype."""
+        part, start = base, 0
+        for k, step in enumerate(view.steps):
+            if isinstance(step, Bitcast):
+                part = as_view(self.b, part, *view.steps[start:k])
+                part = bitcast(self.b, part, before=step.before, to=step.to)
+                start = k + 1
+        return as_view(self.b, part, *view.steps[start:])  # type: ignore[return-value]
 
 
 def _only(node: Node) -> Value:

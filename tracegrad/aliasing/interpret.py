@@ -15,7 +15,8 @@ import numpy as np
 from tracegrad.errors import ValueArgumentError
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import Trait
-from tracegrad.ops.views import ViewAttrs, apply_view
+from tracegrad.graph.storage import Retype, View
+from tracegrad.ops.views import ViewAttrs, apply_view, write_view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +31,22 @@ class Handle:
 
     def write(self, value: np.ndarray) -> None:
         self.flat[self.positions] = value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retyped:
+    """A view through steps that change the element type."""
+
+    base: Handle | Retyped
+    view: View
+
+    def read(self) -> np.ndarray:
+        return np.array(apply_view(self.view, np.array(self.base.read(), order="C")))
+
+    def write(self, value: np.ndarray) -> None:
+        whole = np.array(self.base.read(), order="C")
+        write_view(self.view, whole, value)
+        self.base.write(whole)
 
 
 def _fresh(array: np.ndarray) -> Handle:
@@ -47,7 +64,7 @@ def evaluate_traced(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarr
         raise ValueArgumentError(
             f"graph {graph.name} takes {len(graph.inputs)} inputs, not {len(inputs)}"
         )
-    env: dict[Value, Handle] = {}
+    env: dict[Value, Handle | Retyped] = {}
     for value, array in zip(graph.inputs, inputs, strict=True):
         if array.dtype != value.dtype.np or array.shape != value.shape:
             raise ValueArgumentError(
@@ -64,15 +81,19 @@ def evaluate_traced(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarr
     return out
 
 
-def _read(x: Operand, env: Mapping[Value, Handle]) -> Any:
+def _read(x: Operand, env: Mapping[Value, Handle | Retyped]) -> Any:
     return x.dtype.np.type(x.value) if isinstance(x, Literal) else env[x].read()
 
 
-def _run(node: Node, env: dict[Value, Handle]) -> None:
+def _run(node: Node, env: dict[Value, Handle | Retyped]) -> None:
     if node.op.has(Trait.TRACED_ONLY):
         operand = node.operands[0]
         assert isinstance(operand, Value)
         base = env[operand]
+        view = node.attrs.view if isinstance(node.attrs, ViewAttrs) else View()
+        if isinstance(base, Retyped) or any(isinstance(s, Retype) for s in view.steps):
+            env[node.result] = Retyped(base, view)
+            return
         positions = base.positions
         if isinstance(node.attrs, ViewAttrs):
             positions = apply_view(node.attrs.view, positions)

@@ -6,11 +6,11 @@ is the tangent rule, and the other way round.  A rule that is not linear is refu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tracegrad.autodiff.inline import inline
 from tracegrad.autodiff.by_region import PULL, PUSH
+from tracegrad.autodiff.inline import inline
 from tracegrad.autodiff.jvp import Forward, jvp_graph
 from tracegrad.autodiff.vjp import Reverse, vjp_graph
 from tracegrad.errors import GradientError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracegrad.autodiff.inline import inline
+from tracegrad.autodiff.jacobian import jacobian_graph
 from tracegrad.autodiff.jvp import jvp_graph
 from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.graph.builder import GraphBuilder
@@ -37,6 +38,8 @@ def differentiate(node: Node) -> Graph:
     region = expand_transforms(node.regions[0])
     if attrs.kind == "call":
         return region
+    if attrs.kind in ("jacrev", "jacfwd"):
+        return jacobian_graph(region, attrs.wrt, attrs.kind.removeprefix("jac"))
     if attrs.kind == "jvp":
         return jvp_graph(region, attrs.wrt)
     seeds = [1.0 if k in attrs.seeds else None for k in range(len(region.outputs))]

@@ -38,11 +38,12 @@ def pull_loop(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[b
     attrs = body.attrs
     carries = [*(_dense(b, cts[k], node.results[k]) for k in back.carries),
                *(_zeros(b, body.region.inputs[k].type) for k in back.accumulated)]
-    xs = [*(node.operands[k] for k in back.xs), *tapes, *(cts[k] for k in back.stacked)]
+    xs = [*(node.operands[k] for k in back.xs), *tapes,
+          *(_dense(b, cts[k], node.results[k]) for k in back.stacked)]
     out = emit_loop(
         b, back.graph, attrs.index, attrs.trips, carries=carries,
         consts=[node.operands[k] for k in back.consts],
-        xs=[x for x in xs if x is not None], reverse=not attrs.reverse,
+        xs=xs, reverse=not attrs.reverse,
         hints=[f"d_{body.region.inputs[k].hint}"
                for k in (*back.carries, *back.accumulated, *back.moving)])
     found: list[Operand | None] = [None] * len(node.operands)

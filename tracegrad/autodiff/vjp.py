@@ -9,7 +9,14 @@ from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
-    AliasReport, Graph, Literal, Node, Operand, Stage, Value, WriteBack,
+    AliasReport,
+    Graph,
+    Literal,
+    Node,
+    Operand,
+    Stage,
+    Value,
+    WriteBack,
 )
 from tracegrad.graph.op import ByRegions, Linear, NoGradient, Partials, Rules
 from tracegrad.graph.walk import same_inputs

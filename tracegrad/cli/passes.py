@@ -59,8 +59,9 @@ def _input_numbers(spelled: str, listed: str, unit: Unit) -> tuple[int, ...]:
 
 def _functionalize(graph: Graph, _: tuple[int, ...]) -> Unit:
     from tracegrad.aliasing.functionalize import functionalize
+    from tracegrad.aliasing.pairs import real_graph
 
-    return functionalize(graph)
+    return functionalize(real_graph(graph))
 
 
 def _expand(graph: Graph, _: tuple[int, ...]) -> Unit:

@@ -31,6 +31,7 @@ from tracegrad.loops.ir import (
     Update,
 )
 from tracegrad.loops.transform import is_simd, statements, substitute
+from tracegrad.loops.unused import used_names
 from tracegrad.source import SourceLoc
 
 STACK_LIMIT = 1 << 20
@@ -47,11 +48,13 @@ class CKernel:
     functions: frozenset[str]
 
 
-def print_c_kernel(kernel: Kernel, name: str, *, restrict: frozenset[str], blas: bool) -> CKernel:
-    """`kernel` as a static function called `name`.
+def print_c_kernel(
+    kernel: Kernel, name: str, *, restrict: frozenset[str], blas: bool, inline: bool = False
+) -> CKernel:
+    """`kernel` as a static function called `name`; its indices follow the buffers.
 
     `restrict` names the params that no other param overlaps; `blas` lets large products go
-    through the BLAS pointers.
+    through the BLAS pointers; `inline` leaves inlining to the compiler.
     """
     printer = CStatements(CNames({name}), blas)
     params = []
@@ -60,9 +63,17 @@ def print_c_kernel(kernel: Kernel, name: str, *, restrict: frozenset[str], blas:
             p.dtype, printer.names[p.name], const=p.access is Access.IN, restrict=p.name in restrict
         )
         params.append(text)
+    unused = []
+    used = used_names(kernel)
+    for s in kernel.indices:
+        printer.exprs.counters.add(s.name)
+        params.append(f"ptrdiff_t {printer.names[s.name]}")
+        if s.name not in used:
+            unused.append(f"{INDENT}(void){printer.names[s.name]};")
     has_status = any(isinstance(s, Check) for s in statements(kernel.body))
-    head = f"static TG_NOINLINE {'int' if has_status else 'void'} {name}("
-    lines = [*_wrapped(head, params or ["void"]), *printer.block(kernel.body, 1)]
+    linkage = "static inline" if inline else "static TG_NOINLINE"
+    head = f"{linkage} {'int' if has_status else 'void'} {name}("
+    lines = [*_wrapped(head, params or ["void"]), *unused, *printer.block(kernel.body, 1)]
     if has_status:
         lines.append(INDENT + "return 0;")
     return CKernel(name, has_status, "\n".join([*lines, "}"]), frozenset(printer.exprs.functions))

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from tracegrad.codegen.c_library import define
-from tracegrad.dtypes import FLOATS
+from tracegrad.dtypes import F32, F64, FLOATS, U32, U64
 
+for _bits, _float in ((U32, F32), (U64, F64)):
+    define(
+        "from_bits",
+        (_bits,),
+        """
+static inline $R tg_from_bits_$t($T bits) {
+  union { $T bits; $R x; } in = {bits};
+  return in.x;
+}
+""",
+        R=_float.c,
+    )
 define(
     "reciprocal",
     FLOATS,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tracegrad.codegen.c import CKernel, place, print_c_kernel
-from tracegrad.codegen.c_family import literal, pointer
+from tracegrad.codegen.c import INDENT, CKernel, place, print_c_kernel
+from tracegrad.codegen.c_family import CExpressions, literal, pointer
 from tracegrad.codegen.c_library import with_dependencies
 from tracegrad.codegen.c_names import CNames
 from tracegrad.dims import format_dim
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Kernel
-from tracegrad.loops.program import Buffer, Launch, Place, Program
+from tracegrad.loops.program import Buffer, HostLoop, Launch, Place, Program, Step, launches
+from tracegrad.loops.transform import is_scalar
 
 if TYPE_CHECKING:
     import jinja2
@@ -84,28 +85,46 @@ class _Unit:
         self.locals = CNames(self.globals.taken)
         for b in (*self.params, *program.at(Place.ARENA)):
             self.names[b.name] = self.locals.fresh(b.hint or b.name)
+        self.exprs = CExpressions(self.locals)
+        self.last_place = ""
 
     def is_embedded(self, b: Buffer) -> bool:
         assert b.data is not None, "a constant buffer has data"
         return self.embed_all or b.data.size <= EMBED_LIMIT
 
     def print_kernels(self) -> dict[Kernel, CKernel]:
-        """Each distinct kernel once; a param is `restrict` if no launch makes it overlap."""
+        """Each distinct kernel once; a param is `restrict` if no launch makes it overlap.
+
+        Scalar kernels inside loops may be inlined, so that the loop over their calls is a plain
+        C loop; calls would dominate.
+        """
         buffers = {b.name: b for b in self.program.buffers}
         distinct: dict[Kernel, set[str]] = {}
-        for step in self.program.steps:
-            overlapping = distinct.setdefault(step.kernel, set())
-            overlapping |= overlaps(step, buffers)
+        for launch in self.program.launches():
+            overlapping = distinct.setdefault(launch.kernel, set())
+            overlapping |= overlaps(launch, buffers)
+        looped = {
+            launch.kernel
+            for step in self.program.steps
+            if isinstance(step, HostLoop)
+            for launch in launches(step.body)
+        }
         printed = {}
         for kernel, overlapping in distinct.items():
             restrict = frozenset(p.name for p in kernel.params) - overlapping
             printed[kernel] = print_c_kernel(
-                kernel, self.globals.fresh(kernel.name), restrict=restrict, blas=not self.embed_all
+                kernel,
+                self.globals.fresh(kernel.name),
+                restrict=restrict,
+                blas=not self.embed_all,
+                inline=kernel in looped and is_scalar(kernel.body),
             )
         return printed
 
     def render(self) -> SourceUnit:
-        functions = with_dependencies(name for k in self.kernels.values() for name in k.functions)
+        lines = list(self.steps(self.program.steps, ""))
+        called = {name for k in self.kernels.values() for name in k.functions}
+        functions = with_dependencies(called | self.exprs.functions)
         uses_blas = any(f.name == "blas" for f in functions)
         kernels = [k.text for k in self.kernels.values()]
         text = (
@@ -119,7 +138,7 @@ class _Unit:
                 arguments=self.arguments(),
                 has_status=any(k.has_status for k in self.kernels.values()),
                 locals=list(self.arena_pointers()),
-                launches=list(self.launches()),
+                launches=lines,
                 shim=self.shim,
                 shim_arguments=self.shim_arguments(),
             )
@@ -176,25 +195,41 @@ class _Unit:
         return f"static const {b.dtype.c} {self.names[b.name]}[{len(values)}] = {{\n{rows}\n}};"
 
     def arena_pointers(self) -> Iterator[str]:
-        used = {a for step in self.program.steps for a in step.args}
+        used = {a for launch in self.program.launches() for a in launch.args}
         for b in self.program.at(Place.ARENA):
             if b.name in used:
                 place_of = f"(void *)((char *)ws + {b.offset})" if b.offset else "ws"
                 yield f"{pointer(b.dtype, self.names[b.name], const=False)} = {place_of};"
 
-    def launches(self) -> Iterator[str]:
-        shown = ""
-        for step in self.program.steps:
-            if step.loc is not None and place(step.loc) != shown:
-                shown = place(step.loc)
-                yield f"/* {shown} */"
-            kernel = self.kernels[step.kernel]
-            call = f"{kernel.name}({', '.join(map(self.argument, step.args))})"
-            if kernel.has_status:
-                yield f"status = {call};"
-                yield f"if (status != 0) return {step.check_base} + status;"
+    def steps(self, steps: Sequence[Step], pad: str) -> Iterator[str]:
+        """Launches and loops around them, with the user's line where it changes."""
+        for step in steps:
+            if step.loc is not None and place(step.loc) != self.last_place:
+                self.last_place = place(step.loc)
+                yield f"{pad}/* {self.last_place} */"
+            if isinstance(step, HostLoop):
+                yield pad + self.loop_head(step)
+                yield from self.steps(step.body, pad + INDENT)
+                yield f"{pad}}}"
             else:
-                yield f"{call};"
+                yield from (pad + line for line in self.launch(step))
+
+    def loop_head(self, loop: HostLoop) -> str:
+        i = self.locals[loop.var.name]
+        if loop.reverse:
+            last = self.exprs.index(loop.trips - 1)
+            return f"for (ptrdiff_t {i} = {last}; {i} >= 0; --{i}) {{"
+        return f"for (ptrdiff_t {i} = 0; {i} < {self.exprs.index(loop.trips)}; ++{i}) {{"
+
+    def launch(self, launch: Launch) -> Iterator[str]:
+        kernel = self.kernels[launch.kernel]
+        args = [*map(self.argument, launch.args), *map(self.exprs.index, launch.indices)]
+        call = f"{kernel.name}({', '.join(args)})"
+        if kernel.has_status:
+            yield f"status = {call};"
+            yield f"if (status != 0) return {launch.check_base} + status;"
+        else:
+            yield f"{call};"
 
     def argument(self, name: str) -> str:
         if name not in self.names:

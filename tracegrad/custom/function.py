@@ -9,6 +9,7 @@ import numpy as np
 
 from tracegrad import nested, source
 from tracegrad.custom.context import Context
+from tracegrad.custom.depth import inner_name, level
 from tracegrad.custom.outcome import Outcome, settle
 from tracegrad.custom.record import Forward, RuleRegion, Value, emit, trace_rule, trace_value
 from tracegrad.custom.returned import deliver
@@ -62,7 +63,8 @@ class Function:
         """Call the function.  Outside a trace plain arrays give `forward`'s value."""
         trace = current_trace()
         if trace is not None:
-            return _record(cls, trace, args)
+            with level(trace.names.original(cls)) as has_rules:
+                return _record(cls, trace, args, has_rules)
         for run in AT_THE_PROMPT:
             found = run(cls, args)
             if found is not NotImplemented:
@@ -85,7 +87,7 @@ def run_forward(cls: Any, ctx: Context, args: tuple[Any, ...],
 # ------------------------------------------------------------------------------ inside a trace
 
 
-def _record(cls: Any, outer: Trace, args: tuple[Any, ...]) -> Any:
+def _record(cls: Any, outer: Trace, args: tuple[Any, ...], has_rules: bool) -> Any:
     outer.place()
     spots = [k for k, x in enumerate(args) if isinstance(x, (Tracer, np.ndarray))]
     operands = [nested.as_tracer(outer, args[k]) for k in spots]
@@ -103,12 +105,13 @@ def _record(cls: Any, outer: Trace, args: tuple[Any, ...]) -> Any:
         outcomes.append(settle(cls.__name__, ctx, tensors, result))
         return outcomes[0].value
 
-    forward = trace_value(outer, cls.__name__, operands, run, grad=False)
+    name = cls.__name__ if has_rules else inner_name(cls.__name__)
+    forward = trace_value(outer, name, operands, run, grad=False)
     (outcome,) = outcomes
     rules = []
-    if cls.backward is not None:
+    if has_rules and cls.backward is not None:
         rules.append(_backward(cls, forward, outcome, ctx, spots, len(args)))
-    if cls.jvp is not None:
+    if has_rules and cls.jvp is not None:
         rules.append(_jvp(cls, forward, outcome, ctx, spots, len(args)))
     results = emit(forward, rules, through=False)
     return deliver(forward, outcome, results, [args[k] for k in spots])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -62,15 +61,15 @@ class Value:
     results: list[Tracer] = field(default_factory=list)
     more: list[Tracer] = field(default_factory=list)
     kept: list[Tracer] = field(default_factory=list)
-    slots: dict[Tracer, int] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)  # by id: `found` keeps them alive
     found: list[tuple[Tracer, int | None]] = field(default_factory=list)
 
     def slot(self, x: Tracer) -> int:
         """The number of the slot that carries `x` to the rules; to be called once `results` and
         `more` are complete."""
-        at = self.slots.get(x)
+        at = self.slots.get(id(x))
         if at is None:
-            at = self.slots[x] = len(self.found)
+            at = self.slots[id(x)] = len(self.found)
             self.found.append((x, self._source(x)))
         return at
 

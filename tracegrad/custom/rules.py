@@ -12,6 +12,7 @@ import numpy as np
 import optree
 
 from tracegrad import nested, source
+from tracegrad.custom.depth import inner_name, level
 from tracegrad.custom.record import Forward, Value, emit, trace_rule, trace_value
 from tracegrad.custom.shapes import as_gradient
 from tracegrad.errors import ArgumentError, GradientError, UnsupportedError
@@ -110,11 +111,24 @@ class _Custom:
         if trace is None:
             return self.fun(*args, **kwargs)
         trace.place()
-        bound = self._bind(args, kwargs)
-        return self._record(trace, _Call(trace, bound, self.nondiff))
+        call = _Call(trace, self._bind(args, kwargs), self.nondiff)
+        with level(self) as has_rules:
+            return self._record(trace, call) if has_rules else self._plain(trace, call)
 
     def _record(self, outer: Trace, call: _Call) -> Any:
         raise AssertionError
+
+    def _plain(self, outer: Trace, call: _Call) -> Any:
+        """The call without rules."""
+        found: list[_Result] = []
+
+        def run(tensors: tuple[Tracer, ...]) -> Value:
+            value = Value(tensors)
+            found.append(_Result(value, outer.names.call(self.fun)(*call.whole(tensors))))
+            return value
+
+        forward = trace_value(outer, inner_name(self.__name__), call.operands, run, grad=True)
+        return self._deliver(forward, found[0], emit(forward, [], through=True))
 
     def _deliver(self, forward: Forward, result: _Result, made: Sequence[Tracer]) -> Any:
         _refuse_writes(self.__name__, forward)

@@ -125,9 +125,7 @@ class Pass:
                     stack.append(edge.node)
         needed: set[Node] = set()
         for node in sorted(seen, key=lambda n: n.sequence):
-            if node in self._wanted or any(
-                e is not None and e.node in needed for e in node.edges
-            ):
+            if node in self._wanted or any(e is not None and e.node in needed for e in node.edges):
                 needed.add(node)
         return needed
 

@@ -78,6 +78,11 @@ class Saved:
             )
 
 
+def saved_value(x: Any) -> Saved:
+    """The contents of a tensor as they are now, by reference."""
+    return Saved(x.array, x.memory, x.memory.version, x.alias.view, x.layout)
+
+
 class Node:
     """One step of the history; `edges` say where the gradient of each operand goes."""
 
@@ -113,6 +118,12 @@ class Node:
 
     def run(self, algebra: Algebra, cts: Sequence[Any]) -> Sequence[Any]:
         """One gradient (or None) for each edge; `cts` are those of the results."""
+        return self.run_as(algebra, cts, lambda nr: Edge(self, nr))
+
+    def run_as(
+        self, algebra: Algebra, cts: Sequence[Any], own: Callable[[int], Edge]
+    ) -> Sequence[Any]:
+        """As `run`; `own` says where a kept result belongs."""
         raise AssertionError(f"{self._name} has no rule")
 
     def release(self) -> None:
@@ -144,13 +155,9 @@ class OpNode(Node):
         self.kept: dict[tuple[Origin, int], Saved] = {}
         self.released = False
 
-    def run(self, algebra: Algebra, cts: Sequence[Any]) -> Sequence[Any]:
-        return self.run_as(algebra, cts, lambda nr: Edge(self, nr))
-
     def run_as(
         self, algebra: Algebra, cts: Sequence[Any], own: Callable[[int], Edge]
     ) -> Sequence[Any]:
-        """As `run`; `own` says where a kept result belongs."""
         if self.released:
             raise backward_twice(self)
         values = []
@@ -238,14 +245,14 @@ class CopySlices(Node):
         base: Edge | None,
         base_type: TensorType,
         view: View,
-        fn: OpNode,
+        fn: Node,
         own: tuple[int, ...],
     ) -> None:
         rest = tuple(e for k, e in enumerate(fn.edges) if k not in own)
         super().__init__("CopySlices", (base, *rest), (base_type,), fn.loc)
         self.view = view
         self.shape = base_type.shape
-        self.fn: OpNode | None = fn
+        self.fn: Node | None = fn
         self.own = own
 
     def run(self, algebra: Algebra, cts: Sequence[Any]) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from tracegrad.types import TensorType
 Apply = Callable[[OpDef, Sequence[Any], Attrs], Any]
 
 Slot = int
-Ref = Union[Slot, Literal]
+Ref = Slot | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Rule:
     reads: tuple[tuple[Origin, int], ...]
 
 
-Shape = Union[TensorType, Literal]
+Shape = TensorType | Literal
 
 
 def rule_of(

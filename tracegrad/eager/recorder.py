@@ -18,6 +18,7 @@ from tracegrad.eager.history import (
     AccumulateGrad,
     CopySlices,
     Edge,
+    Node,
     OpNode,
     Saved,
     ViewsNode,
@@ -25,7 +26,8 @@ from tracegrad.eager.history import (
     op_node,
     view_node,
 )
-from tracegrad.eager.program import Origin, compute, program_of
+from tracegrad.eager.keeping import keep_operands, keep_results
+from tracegrad.eager.program import compute, program_of
 from tracegrad.errors import TracegradError, UnsupportedError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Operand
@@ -69,9 +71,7 @@ class EagerTrace(Recorder):
     ) -> EagerTensor:
         return self.base(np.array(array, copy=True, order="K"), scalar=scalar, weak=weak)
 
-    def base(
-        self, array: np.ndarray, *, scalar: bool = False, weak: bool = False
-    ) -> EagerTensor:
+    def base(self, array: np.ndarray, *, scalar: bool = False, weak: bool = False) -> EagerTensor:
         """A new tensor over the memory of `array` itself."""
         dtype = dtypes.of(array.dtype)
         strides = strides_of(array)
@@ -118,19 +118,19 @@ class EagerTrace(Recorder):
         node = None
         if self._use(op, xs) and any(t.dtype.is_inexact for t in outs):
             node = op_node(op, attrs, types, outs, self._edges(xs), self.place())
-            self._keep_operands(node, xs)
+            keep_operands(node, xs)
         made = compute(op, [_contents(x) for x in xs], attrs)
         if not isinstance(made, tuple):
             out = self.computed(laid_out(made, layout), node, scalar=scalar, weak=weak)
             if node is not None:
-                self._keep_results(node, (out,))
+                keep_results(node, (out,))
             return out
         results = tuple(
             self.computed(laid_out(m, None), node if t.dtype.is_inexact else None, k)
             for k, (m, t) in enumerate(zip(made, outs, strict=True))
         )
         if node is not None:
-            self._keep_results(node, results)
+            keep_results(node, results)
         return results
 
     def compose(
@@ -251,9 +251,7 @@ class EagerTrace(Recorder):
             )
         step = Strided(layout.size, layout.stride, layout.offset - own.offset)  # type: ignore
         size = int(np.prod(root.shape))
-        last = step.offset + sum(
-            (n - 1) * s for n, s in zip(step.size, step.stride, strict=True)
-        )
+        last = step.offset + sum((n - 1) * s for n, s in zip(step.size, step.stride, strict=True))
         if 0 not in step.size and (step.offset < 0 or last >= size):
             raise UnsupportedError(
                 "as_strided beyond a detached part is not supported",
@@ -288,51 +286,29 @@ class EagerTrace(Recorder):
         node = None
         if tracked:
             node = op_node(op, attrs, types, outs, self._edges(xs), self.place())
-            self._keep_operands(node, xs, written)
+            keep_operands(node, xs, written)
         value = compute(op, [_contents(x) for x in xs], attrs)
         written.array[...] = value
         family.record_write(target.alias, tracked)
         target.memory.written_at = self.place()
         if node is not None:
-            self._keep_results(node, (written,))
-            self._rebase(written, node, tuple(k for k, x in enumerate(xs) if x is target))
+            keep_results(node, (written,))
+            if written.root is None:
+                written.set_node(node, 0)
+            else:
+                own = tuple(k for k, x in enumerate(xs) if x is target)
+                self.rebase_view(written, node, own)
 
-    def _rebase(self, x: EagerTensor, node: OpNode, own: tuple[int, ...]) -> None:
-        """`node` is the history of `x` from now on; of a view, it becomes part of its base's."""
+    def rebase_view(self, x: EagerTensor, fn: Node, own: tuple[int, ...]) -> None:
+        """A write through a view: `fn` becomes part of the history of its base.  `own` numbers
+        the edges of `fn` that are the view itself."""
         root = x.root
-        if root is None:
-            x.set_node(node, 0)
-            return
-        before = self.edge(root)
-        root.set_node(CopySlices(before, _type(root), x.within, node, own), 0)
+        assert root is not None
+        root.set_node(CopySlices(self.edge(root), _type(root), x.within, fn, own), 0)
         root.alias.own = True
         x.alias.fresh_at = -1
         if x.retained:
             self._refresh(x)
-
-    def _keep_operands(
-        self, node: OpNode, xs: Sequence[Tracer | Literal], written: EagerTensor | None = None
-    ) -> None:
-        """Keep what the rule reads; the old contents of a written operand as a copy."""
-        for origin, k in node.rule.reads:
-            if origin is not Origin.OPERAND:
-                continue
-            x: EagerTensor = xs[k]  # type: ignore[assignment]
-            legality.check_saved(x.alias, node.loc)
-            if x is written:
-                written = None  # further operands that are it are kept as they are
-                array = np.array(x.array)
-                dense = Geometry(0, array.shape, strides_of(array))
-                memory = Memory(array.shape, x.element_type, trace=self, array=array,
-                                layout=dense.stride)  # type: ignore[arg-type]  # fmt: skip
-                node.kept[origin, k] = Saved(array, memory, 0, View(), dense)
-            else:
-                node.kept[origin, k] = _saved(x)
-
-    def _keep_results(self, node: OpNode, results: Sequence[EagerTensor]) -> None:
-        for origin, k in node.rule.reads:
-            if origin is Origin.RESULT:
-                node.kept[origin, k] = _saved(results[k])
 
     # -- history
 
@@ -402,10 +378,6 @@ def _type(x: Tracer) -> TensorType:
 
 def _contents(x: Any) -> Any:
     return x if isinstance(x, Literal) else x.array
-
-
-def _saved(x: Any) -> Saved:
-    return Saved(x.array, x.memory, x.memory.version, x.alias.view, x.layout)
 
 
 EAGER = EagerTrace()

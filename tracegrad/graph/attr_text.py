@@ -2,7 +2,7 @@
 
 bool ``true`` · int and Dim ``2*n + 1`` · float ``0.5`` · str ``"s"`` · None ``none`` · dtype
 ``f64`` · type ``f64[3]`` · enum: member name in lower case · tuple ``[a, b]`` · literal
-``2.0:f64`` · other dataclasses: fields in order, ``(a, b)`` · a class with ``to_text`` and
+``2.0:f64``, ``(1.0, -0.5):c128`` · other dataclasses: fields in order, ``(a, b)`` · a class with ``to_text`` and
 ``from_text``: a quoted string · views: as in `graph.view_text`.
 """
 
@@ -31,10 +31,19 @@ from tracegrad.types import TensorType
 # --------------------------------------------------------------------------------- printing
 
 
+def literal_parts(x: Literal) -> tuple[Literal, Literal]:
+    """Real and imaginary part of a complex literal."""
+    part = x.dtype.parts
+    re, im = np.frombuffer(x.key, part.np)
+    return Literal(re, part), Literal(im, part)
+
+
 def format_scalar(x: Literal) -> str:
     """The literal's value; the dtype's own shortest form, so that parsing gives the same bits."""
     if x.dtype.is_bool:
         return "true" if x.value else "false"
+    if x.dtype.is_complex:
+        return f"({', '.join(map(format_scalar, literal_parts(x)))})"
     if not x.dtype.is_float:
         return str(x.value)
     if x.value != x.value:
@@ -130,6 +139,8 @@ def parse_scalar(s: Scanner, dtype: DType | None = None) -> Literal:
     """``2.0:f64``; `dtype` is used where the text names none."""
     s.skip()
     at = s.pos
+    if s.take("("):
+        return _parse_complex(s, at, dtype)
     token = s.word() if s.peek_word() in ("true", "false") else s.number()
     if s.take(":"):
         dtype = s.dtype()
@@ -144,6 +155,20 @@ def parse_scalar(s: Scanner, dtype: DType | None = None) -> Literal:
         return Literal(int(token), dtype) if dtype.is_integer else Literal(float(token), dtype)
     except (ValueError, OverflowError):
         raise s.fail(f"{token} is not a value of {dtype}", at) from None
+
+
+def _parse_complex(s: Scanner, at: int, dtype: DType | None) -> Literal:
+    """The rest of ``(1.0, -0.5):c128``."""
+    texts = [s.number()]
+    s.expect(",")
+    texts.append(s.number())
+    s.expect(")")
+    if s.take(":"):
+        dtype = s.dtype()
+    if dtype is None or not dtype.is_complex:
+        raise s.fail("a pair needs a complex dtype, as in (1.0, 0.5):c128", at)
+    value = np.array([parse_scalar(Scanner(t), dtype.parts).value for t in texts], dtype.parts.np)
+    return Literal(value.view(dtype.np)[0], dtype)
 
 
 @cache

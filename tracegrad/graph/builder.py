@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes
+from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, TracegradError
 from tracegrad.graph.ir import (
-    AliasReport, Graph, Literal, Node, Operand, Stage, Value,
+    AliasReport,
+    Graph,
+    Literal,
+    Node,
+    Operand,
+    Stage,
+    Value,
 )
 from tracegrad.graph.op import Attrs, OpDef, Point
 from tracegrad.source import SourceLoc
@@ -33,6 +40,7 @@ class GraphBuilder:
         self.tracked: list[bool] = []
         self.loc: SourceLoc | None = None
         self.grad = True
+        self.inference = False
         self.storages = 0
 
     def input(self, type: TensorType, hint: str, *, tracked: bool = False,
@@ -60,6 +68,10 @@ class GraphBuilder:
                 and isinstance(op.lowering, Point) and op.lowering.folds
                 and all(isinstance(x, Literal) for x in xs)):
             return fold(op, attrs, xs)  # type: ignore[arg-type]
+        if op.pairs is None and not regions:
+            for x in xs:
+                if x.type.dtype.kind == "c":
+                    raise refused(op, x.type.dtype).at(self.loc)
         try:
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
@@ -67,16 +79,19 @@ class GraphBuilder:
         if target is not None:
             assert isinstance(types, TensorType), "a node with a target has one value"
             assert types == target.type, f"{op.name}: writes {types} through {target.type}"
-            self.nodes.append(Node(op, xs, attrs, (), regions, target, self.grad, self.loc))
+            self.nodes.append(Node(op, xs, attrs, (), regions, target, self.grad, self.loc,
+                                   self.inference))
             return None
         if isinstance(types, TensorType):
             value = Value(types, hint or op.name, self._storage(), self.loc)
-            self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc))
+            self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc,
+                                   self.inference))
             return value
         names = hints or (hint or op.name,) * len(types)
         values = tuple(Value(t, name, self._storage(), self.loc)
                        for t, name in zip(types, names, strict=True))
-        self.nodes.append(Node(op, xs, attrs, values, regions, None, self.grad, self.loc))
+        self.nodes.append(Node(op, xs, attrs, values, regions, None, self.grad, self.loc,
+                                   self.inference))
         return values
 
     def alias(self, op: OpDef, base: Value, attrs: Attrs, hint: str = "",
@@ -87,7 +102,8 @@ class GraphBuilder:
         type_ = op.infer(attrs, *[x.type for x in xs])
         assert isinstance(type_, TensorType)
         value = Value(type_, hint or base.hint, base.storage, self.loc)
-        self.nodes.append(Node(op, xs, attrs, (value,), (), None, self.grad, self.loc))
+        self.nodes.append(Node(op, xs, attrs, (value,), (), None, self.grad, self.loc,
+                                   self.inference))
         return value
 
     def append(self, node: Node) -> None:
@@ -112,6 +128,11 @@ class GraphBuilder:
             return None
         self.storages += 1
         return self.storages - 1
+
+
+def refused(op: OpDef, dtype: DType) -> DTypeError:
+    """The error for an op that complex numbers do not have."""
+    return DTypeError(f"{op.name}: not defined for {dtype.np}", remedy="Work on x.real and x.imag.")
 
 
 def fold(op: OpDef, attrs: Attrs, xs: Sequence[Literal]) -> Literal:

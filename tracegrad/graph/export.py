@@ -7,7 +7,7 @@ version::
      "inputs":  [{"id": "%x", "type": "f64[3]", "storage": 0 | null, "tracked": true}],
      "nodes":   [{"op": "mul", "operands": [OPERAND], "attrs": {"name": "text"},
                   "results": [{"id": "%y", "type": "f64[3]", "storage": null}],
-                  "target": "%y" | null, "grad": true,
+                  "target": "%y" | null, "grad": true, ["inference": true,]
                   "loc": {"file": "a.py", "line": 1, "col": 1} | null,
                   "regions": [graph without format and version]}],
      "outputs": [OPERAND],
@@ -175,6 +175,7 @@ def _json_graph(graph: Graph) -> dict[str, Any]:
             "results": [value(r) for r in n.results],
             "target": None if n.target is None else names[n.target],
             "grad": n.grad,
+            **({"inference": True} if n.inference else {}),
             "loc": None
             if loc is None
             else {"file": loc.file, "line": loc.line, "col": loc.col + 1},

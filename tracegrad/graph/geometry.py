@@ -8,9 +8,22 @@ from functools import lru_cache
 
 import numpy as np
 
-from tracegrad.dims import Dim, add, is_equal, mul
+from tracegrad.dims import Dim, add, floordiv, is_divisible, is_equal, mul
 from tracegrad.graph.steps import (
-    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Step, Strided, Unfold,
+    AsComplex,
+    AsReal,
+    Bitcast,
+    Conj,
+    Diagonal,
+    Expand,
+    Index,
+    NewAxis,
+    Permute,
+    Pick,
+    Reshape,
+    Step,
+    Strided,
+    Unfold,
 )
 from tracegrad.types import Shape
 
@@ -71,7 +84,43 @@ def advance(g: Geometry, step: Step, dense: bool = False) -> Geometry | None:
                 *g.stride[:a], mul(g.stride[a], by), *g.stride[a + 1:], g.stride[a]))
         case Strided(size=size, stride=stride, offset=offset):
             return Geometry(offset, size, stride) if dense else None
+        case Conj():
+            return g
+        case AsReal():
+            return _finer(g, 2, (*g.size, 2), (1,))
+        case AsComplex():
+            return _coarser(g, 2, g.size[:-1], g.stride[:-1], g.stride[-1])
+        case Bitcast(before=before, to=to):
+            return _recast(g, step, before.nbytes, to.nbytes)
     raise AssertionError(step)
+
+
+def _recast(g: Geometry, step: Bitcast, before: int, to: int) -> Geometry | None:
+    if before == to:
+        return g
+    if g.size[-1] != 1 and g.stride[-1] != 1:
+        return None
+    size = step.shape(g.size)
+    if before > to:
+        finer = _finer(g, before // to, size, ())
+        return Geometry(finer.offset, size, (*finer.stride[:-1], 1))
+    coarser = _coarser(g, to // before, size[:-1], g.stride[:-1], 1)
+    return coarser and Geometry(coarser.offset, size, (*coarser.stride, 1))
+
+
+def _finer(g: Geometry, ratio: int, size: Shape, last: tuple[Dim, ...]) -> Geometry:
+    """`g` counted in elements of which `ratio` make one of the old ones."""
+    return Geometry(mul(g.offset, ratio), size, (*(mul(s, ratio) for s in g.stride), *last))
+
+
+def _coarser(g: Geometry, ratio: int, size: Shape, stride: tuple[Dim, ...], last: Dim
+             ) -> Geometry | None:
+    """`g` counted in elements that `ratio` of the old ones make; None where they do not."""
+    numbers = (g.offset, *(s for n, s in zip(size, stride, strict=True) if n != 1))
+    if last != 1 or any(is_divisible(x, ratio) is not True for x in numbers):
+        return None
+    return Geometry(floordiv(g.offset, ratio), size, tuple(
+        floordiv(s, ratio) if n != 1 else 1 for n, s in zip(size, stride, strict=True)))
 
 
 def dense_strides(shape: Shape) -> tuple[Dim, ...]:

@@ -64,7 +64,7 @@ class Literal:
     Compared by dtype and bits (so that 0.0 and -0.0 differ and NaN equals itself).
     """
 
-    value: bool | int | float
+    value: bool | int | float | complex
     dtype: DType
     key: bytes = field(init=False, repr=False)
 
@@ -95,7 +95,8 @@ class Node:
     """One operation.
 
     `target` (traced stage only) is the handle that receives the node's single value instead of
-    a result.  `grad` is False for nodes recorded with gradients off.
+    a result.  `grad` is False for nodes recorded with gradients off, `inference` is True for
+    those recorded in inference mode (then `grad` is False too).
     """
 
     op: OpDef
@@ -106,6 +107,7 @@ class Node:
     target: Value | None = None
     grad: bool = True
     loc: SourceLoc | None = None
+    inference: bool = False
 
     @property
     def result(self) -> Value:
@@ -131,6 +133,16 @@ class OutputAlias:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedOutput:
+    """Output `output` of a call is a view of graph output `base`, a whole intermediate that
+    other outputs are views of too."""
+
+    output: int
+    base: int
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
 class WriteBack:
     """Graph output `output` is the new contents of argument leaf `input`."""
 
@@ -143,13 +155,13 @@ class AliasReport:
     """What the call has to do beyond returning values; filled in by functionalisation.
 
     `results` is the number of leading graph outputs that the user sees; the rest are
-    write-backs.  `notes` are lines for `explain()`.
+    write-backs and the bases of `shared`.  `notes` are lines for `explain()`.
     """
 
     results: int
     write_backs: tuple[WriteBack, ...] = ()
     aliases: tuple[OutputAlias, ...] = ()
-    same_as: tuple[tuple[int, int], ...] = ()  # output k is a view of output j: (k, j)
+    shared: tuple[SharedOutput, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
-from tracegrad.graph.ir import Graph, Literal, Operand, Value
-from tracegrad.loops.builder import LoopBuilder
+from tracegrad.graph.ir import Literal, Operand, Value
 from tracegrad.loops.ir import Combine, Expr, Intrinsic
 from tracegrad.types import TensorType
 
@@ -195,6 +194,8 @@ class OpDef:
     derivative one of the five forms
     lowering   how it becomes loops
     samples    ``(rng) -> iterable of Sample`` for the registry's tests
+    pairs      how it works on complex numbers, in terms of ops on their real and imaginary
+               parts (`ops.pairs`); None: complex operands are refused
     intrinsic  the scalar function of an elementwise op
     by_kind    the scalar functions that replace it for some kinds of dtype (``b i u f``)
     numpy      NumPy functions that mean this op (dispatch keys), first one canonical
@@ -211,6 +212,7 @@ class OpDef:
     lowering: Lowering
     traits: frozenset[Trait] = frozenset()
     samples: Callable[[np.random.Generator], Sequence[Sample]]
+    pairs: Callable[..., Any] | None = None
     intrinsic: Intrinsic | None = None
     by_kind: Mapping[str, Intrinsic] = field(default_factory=dict)
     numpy: tuple[Callable[..., Any], ...] = ()

@@ -36,6 +36,7 @@ class _Tail(NamedTuple):
     storages: tuple[int | None, ...]
     loc: SourceLoc | None
     grad: bool
+    inference: bool
 
 
 def _graph(s: Scanner) -> Graph:
@@ -188,7 +189,8 @@ def _node(s: Scanner, scope: dict[str, Value]) -> Node:
         _define(s, scope, name, at, type_, storage, tail.loc)
         for (name, at), type_, storage in zip(names, tail.types, tail.storages, strict=True)
     )
-    return Node(op, operands, attrs, results, tuple(regions), tail.target, tail.grad, tail.loc)
+    return Node(op, operands, attrs, results, tuple(regions), tail.target, tail.grad, tail.loc,
+                tail.inference)
 
 
 def _op(s: Scanner) -> tuple[OpDef, bool]:
@@ -229,7 +231,12 @@ def _operands(s: Scanner, scope: dict[str, Value]) -> tuple[Operand, ...]:
 
 
 def _skip_scalar(s: Scanner) -> None:
-    if s.peek_word() in ("true", "false"):
+    if s.take("("):
+        s.number()
+        s.expect(",")
+        s.number()
+        s.expect(")")
+    elif s.peek_word() in ("true", "false"):
         s.word()
     else:
         s.number()
@@ -270,7 +277,10 @@ def _tail(
                 if k:
                     s.expect(",")
                 storages[k] = _storage(s)
-    return _Tail(target, tuple(types), tuple(storages), _loc(s), not s.take_word("no_grad"))
+    loc = _loc(s)
+    inference = s.take_word("inference")
+    grad = not inference and not s.take_word("no_grad")
+    return _Tail(target, tuple(types), tuple(storages), loc, grad, inference)
 
 
 def _storage(s: Scanner) -> int:

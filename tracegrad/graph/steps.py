@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from tracegrad.dims import Dim, add, is_equal, mul, product
+from tracegrad.dims import Dim, add, floordiv, is_equal, mul, product
+from tracegrad.dtypes import DType, complex_of
 from tracegrad.loops.builder import flat_index, unflatten
 from tracegrad.types import Shape
 
@@ -165,7 +166,64 @@ class Strided:
         return unflatten(base, flat)
 
 
-Step = Union[Index, Permute, Expand, Reshape, Diagonal, Unfold, Strided]
+# ------------------------------------------------------- steps that change the element type
+
+
+@dataclass(frozen=True, slots=True)
+class AsReal:
+    """Complex elements as real ones with a last axis of 2: real part, imaginary part."""
+
+    def shape(self, base: Shape) -> Shape:
+        return (*base, 2)
+
+    def dtype(self, base: DType) -> DType:
+        return base.parts
+
+
+@dataclass(frozen=True, slots=True)
+class AsComplex:
+    """Pairs along the last axis, which has size 2, as complex elements."""
+
+    def shape(self, base: Shape) -> Shape:
+        return base[:-1]
+
+    def dtype(self, base: DType) -> DType:
+        return complex_of(base)
+
+
+@dataclass(frozen=True, slots=True)
+class Conj:
+    """The conjugates of complex elements; a write stores conjugates."""
+
+    def shape(self, base: Shape) -> Shape:
+        return base
+
+    def dtype(self, base: DType) -> DType:
+        return base
+
+
+@dataclass(frozen=True, slots=True)
+class Bitcast:
+    """The bytes of elements of dtype `before` as elements of `to`; where the sizes differ the
+    last axis is scaled."""
+
+    before: DType
+    to: DType
+
+    def shape(self, base: Shape) -> Shape:
+        a, b = self.before.nbytes, self.to.nbytes
+        if a == b:
+            return base
+        last = base[-1]
+        return (*base[:-1], mul(last, a // b) if a > b else floordiv(last, b // a))
+
+    def dtype(self, base: DType) -> DType:
+        return self.to
+
+
+Retype = (AsReal, AsComplex, Conj, Bitcast)
+Step = Union[Index, Permute, Expand, Reshape, Diagonal, Unfold, Strided,
+             AsReal, AsComplex, Conj, Bitcast]
 
 
 def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:

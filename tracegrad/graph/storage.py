@@ -13,19 +13,40 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tracegrad.dims import Dim, add, mul
+from tracegrad.dtypes import DType
 from tracegrad.graph.geometry import (
-    Geometry, advance, dense_strides, overlaps_itself, reshape_strides,
+    Geometry,
+    advance,
+    dense_strides,
+    overlaps_itself,
+    reshape_strides,
 )
 from tracegrad.graph.steps import (
-    Diagonal, Expand, Index, Item, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, Unfold,
+    AsComplex,
+    AsReal,
+    Bitcast,
+    Conj,
+    Diagonal,
+    Expand,
+    Index,
+    Item,
+    NewAxis,
+    Permute,
+    Pick,
+    Reshape,
+    Retype,
+    Span,
+    Step,
+    Strided,
+    Unfold,
 )
 from tracegrad.loops.builder import flat_index
 from tracegrad.types import Shape
 
 __all__ = [
-    "Diagonal", "Expand", "Geometry", "Index", "Item", "NewAxis", "Permute", "Pick", "Reshape",
-    "Span", "Step", "Strided", "Unfold", "View", "advance", "dense_strides", "overlaps_itself",
-    "reshape_strides",
+    "AsComplex", "AsReal", "Bitcast", "Conj", "Diagonal", "Expand", "Geometry", "Index", "Item",
+    "NewAxis", "Permute", "Pick", "Reshape", "Retype", "Span", "Step", "Strided", "Unfold", "View",
+    "advance", "dense_strides", "overlaps_itself", "reshape_strides",
 ]
 
 
@@ -48,6 +69,13 @@ class View:
     def shape(self, base: Shape) -> Shape:
         return self.shapes(base)[-1]
 
+    def dtype(self, base: DType) -> DType:
+        """The element type of the view of a base of this one."""
+        for step in self.steps:
+            if isinstance(step, Retype):
+                base = step.dtype(base)
+        return base
+
     def then(self, *steps: Step, base: Shape) -> View:
         """This view with further steps, merged and with identities dropped; `base` is the base's
         shape."""
@@ -62,7 +90,8 @@ class View:
         return View(tuple(out))
 
     def index(self, base: Shape, at: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The base's multi-index that element `at` of the view reads."""
+        """The base's multi-index that element `at` of the view reads; the view changes no
+        element type."""
         shapes = self.shapes(base)
         index = tuple(at)
         for step, shape in zip(reversed(self.steps), reversed(shapes[:-1]), strict=True):
@@ -77,7 +106,10 @@ class View:
         return flat_index(base, self.index(base, at))
 
     def geometry(self, base: Shape) -> Geometry | None:
-        """The strided form over the dense base, or None when strides cannot express the view."""
+        """The strided form over the dense base, or None when strides cannot express the view.
+
+        Where steps change the element type the numbers are in elements of the last type.
+        """
         return _geometry(self, base)
 
     def is_injective(self, base: Shape) -> bool:
@@ -113,6 +145,9 @@ def _merge_tail(steps: list[Step], base: Shape) -> None:
                 merged = Reshape(to)
             case Expand(), Expand(to=to):
                 merged = Expand(to)
+            case (AsReal(), AsComplex()) | (AsComplex(), AsReal()) | (Conj(), Conj()):
+                del steps[-2:]
+                continue
             case Index(items=a), Index(items=b) if not _empties_new_axis(a, b):
                 merged = Index(_compose(a, b))
             case _, Strided() if View(tuple(steps[:-1])).shape(base) == base and all(

@@ -175,6 +175,8 @@ class _Printer:
                 text += " in " + ", ".join(self._storage(r.storage) for r in node.results)
         if self.loc and node.loc is not None:
             text += " " + format_loc(node.loc)
+        if node.inference:
+            return text + " inference"
         return text if node.grad else text + " no_grad"
 
     # -- symbols

@@ -149,7 +149,7 @@ class _Verifier:
         if alias is None:
             return
         outputs = [w.output for w in alias.write_backs] + [a.output for a in alias.aliases]
-        outputs += [k for pair in alias.same_as for k in pair]
+        outputs += [k for s in alias.shared for k in (s.output, s.base)]
         if not 0 <= alias.results <= n or not all(0 <= k < n for k in outputs):
             self.fail("the alias report names outputs that do not exist", None)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tracegrad.dims import Dim, is_at_most, is_equal, product
+from tracegrad.dims import Dim, is_at_most, is_divisible, is_equal, product
 from tracegrad.graph.storage import (
+    AsComplex,
+    AsReal,
+    Bitcast,
+    Conj,
     Diagonal,
     Expand,
     Index,
@@ -57,6 +61,15 @@ def _fits(step: Step, shape: Shape) -> bool:
             total = product(shape)
             is_inside = not isinstance(total, int) or 0 in size or last < total
             return len(size) == len(stride) and offset >= 0 and is_inside
+        case AsReal() | Conj():
+            return True
+        case AsComplex():
+            return rank > 0 and shape[-1] == 2
+        case Bitcast(before=before, to=to):
+            if before.nbytes == to.nbytes:
+                return True
+            ratio = max(1, to.nbytes // before.nbytes)
+            return rank > 0 and is_divisible(shape[-1], ratio) is not False
     raise AssertionError(step)
 
 

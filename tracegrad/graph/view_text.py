@@ -4,6 +4,7 @@
 
     [1, 2:10:2, newaxis]   permute(1, 0)   reshape(6)   expand(3, 5)   diagonal(0, 0, 1)
     unfold(0, 3, 2)   strided(size=[3], stride=[1], offset=1)
+    as_real   as_complex   conj   bitcast(f64, i64)
 
 A span is ``start:stop:step`` with the stop it would have without clipping; ``4::-1`` runs down
 to the first element.
@@ -18,6 +19,10 @@ from tracegrad import dims
 from tracegrad.dims import format_dim
 from tracegrad.graph.scan import Scanner
 from tracegrad.graph.storage import (
+    AsComplex,
+    AsReal,
+    Bitcast,
+    Conj,
     Diagonal,
     Expand,
     Index,
@@ -50,6 +55,14 @@ def _format_step(step: Step) -> str:
             return f"unfold({axis}, {size}, {by})"
         case Strided(size=size, stride=stride, offset=offset):
             return f"strided(size={_list(size)}, stride={_list(stride)}, offset={offset})"
+        case AsReal():
+            return "as_real"
+        case AsComplex():
+            return "as_complex"
+        case Conj():
+            return "conj"
+        case Bitcast(before=before, to=to):
+            return f"bitcast({before}, {to})"
     raise AssertionError(step)
 
 
@@ -132,6 +145,15 @@ def _parse_strided(s: Scanner) -> Strided:
     return Strided(size, stride, offset)
 
 
+def _parse_bitcast(s: Scanner) -> Bitcast:
+    s.expect("(")
+    before = s.dtype()
+    s.expect(",")
+    to = s.dtype()
+    s.expect(")")
+    return Bitcast(before, to)
+
+
 def _named(s: Scanner, name: str) -> tuple[Any, ...]:
     _name(s, name)
     s.expect("[")
@@ -151,4 +173,8 @@ _STEPS: dict[str, Callable[[Scanner], Step]] = {
     "diagonal": lambda s: Diagonal(*_numbers(s)),
     "unfold": lambda s: Unfold(*_numbers(s)),
     "strided": _parse_strided,
+    "as_real": lambda s: AsReal(),
+    "as_complex": lambda s: AsComplex(),
+    "conj": lambda s: Conj(),
+    "bitcast": _parse_bitcast,
 }

@@ -63,7 +63,7 @@ def _writes(lowering: Lowering) -> list[str]:
 
 
 def _kernels(program: Program) -> list[str]:
-    launches = Counter(s.kernel.name for s in program.steps)
+    launches = Counter(s.kernel.name for s in program.launches())
     return [f"{k.name:<5} {_shape(k.body)}{_times(launches[k.name])}{_where(k)}"
             for k in program.kernels()]
 

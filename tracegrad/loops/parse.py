@@ -351,5 +351,22 @@ class KernelReader(Scanner):
             dtype = self.dtype()
             self.buffers[local] = dtype
             params.append(Param(local, dtype, self.bracketed(), access))
+        indices = self.kernel_indices()
         loc = self.loc()
-        return Kernel(name, tuple(params), self.block(), loc)
+        body = self.block()
+        self.scalars, self.buffers, self.symbols = {}, {}, {}
+        return Kernel(name, tuple(params), body, indices=indices, loc=loc)
+
+    def kernel_indices(self) -> tuple[Symbol, ...]:
+        """``[i [0..3], j]`` or nothing; brings them into scope."""
+        found: list[Symbol] = []
+        if self.skip("["):
+            while not self.skip("]"):
+                if found:
+                    self.expect(",")
+                name = self.name()
+                found.append(self.range(name) or Symbol(name))
+        for s in found:
+            self.symbols[s.name] = of_atom(s)
+            self.scalars[s.name] = I64
+        return tuple(found)

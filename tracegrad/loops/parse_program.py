@@ -11,7 +11,7 @@ from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.loops.ir import Intrinsic, Kernel
 from tracegrad.loops.parse import KernelReader
-from tracegrad.loops.program import Buffer, CheckSite, Launch, Place, Program
+from tracegrad.loops.program import Buffer, CheckSite, HostLoop, Launch, Place, Program, Step
 
 
 def parse_program(text: str, intrinsics: Mapping[str, Intrinsic]) -> Program:
@@ -33,14 +33,14 @@ class _ProgramReader(KernelReader):
         buffers: list[Buffer] = []
         checks: list[CheckSite] = []
         kernels: dict[str, Kernel] = {}
-        steps: list[Launch] = []
+        steps: list[Step] = []
         while not self.skip("}"):
             if self.skip("buffer"):
                 buffers.append(self.buffer())
             elif self.skip("check"):
                 checks.append(CheckSite(self.string(), self.loc()))
-            elif self.skip("launch"):
-                steps.append(self.launch(kernels))
+            elif self.match(r"(?=launch\b|for\b)"):
+                steps.append(self.step(kernels))
             else:
                 kernel = self.kernel()
                 kernels[kernel.name] = kernel
@@ -74,6 +74,22 @@ class _ProgramReader(KernelReader):
             return np.array([float(v) for v in text[1:-1].split(",") if v.strip()], dtype.np)
         return np.array(ast.literal_eval(text), dtype.np)
 
+    def step(self, kernels: Mapping[str, Kernel]) -> Step:
+        if self.skip("launch"):
+            return self.launch(kernels)
+        self.expect("for")
+        outer = dict(self.scalars), dict(self.symbols)
+        var, trips = self.header(",")
+        self.expect(",")
+        order = self.take("forward|reverse", "forward or reverse")
+        loc = self.loc()
+        self.expect("{")
+        body: list[Step] = []
+        while not self.skip("}"):
+            body.append(self.step(kernels))
+        self.scalars, self.symbols = outer
+        return HostLoop(var, trips, order == "reverse", tuple(body), loc)
+
     def launch(self, kernels: Mapping[str, Kernel]) -> Launch:
         self.expect("@")
         name = self.name()
@@ -85,5 +101,11 @@ class _ProgramReader(KernelReader):
             if args:
                 self.expect(",")
             args.append(self.local())
+        indices: list[Dim] = []
+        if self.skip("["):
+            while not self.skip("]"):
+                if indices:
+                    self.expect(",")
+                indices.append(self.dim(",]"))
         base = self.integer() if self.skip("checks") else 0
-        return Launch(kernels[name], tuple(args), base, self.loc())
+        return Launch(kernels[name], tuple(args), base, indices=tuple(indices), loc=self.loc())

@@ -75,7 +75,7 @@ class Launch:
 class HostLoop:
     """Run `body` with `var` = 0 .. trips-1, or trips-1 .. 0 when `reverse`; in this order.
 
-    `trips` may use the variables of enclosing loops, and is then at least 0 throughout.
+    `trips` may use the variables of enclosing loops; with `trips` <= 0 nothing runs.
     """
 
     var: Symbol

@@ -9,6 +9,13 @@
       }
     }
 
+A kernel's indices follow its params, ``kernel @k(in %x: f64[12])[i [0..3], j] {``, their values
+follow the arguments of a launch.  Steps of a program are launches and loops around them:
+
+    for i in 4, reverse {
+      launch @k(%in0)[i, 2*i + 1] checks 2
+    }
+
 Scalars and buffers have a ``%``, integers inside index expressions do not.  Constants other than
 f64, i64 and bool carry their dtype (``2.0:f32``), calls do when it is not that of the first
 argument.  A `Let` that is used as an index shows its range: ``let %j: i64 [0..3] = ..``.
@@ -47,7 +54,7 @@ from tracegrad.loops.ir import (
 )
 from tracegrad.loops.parse import parse_kernel
 from tracegrad.loops.parse_program import parse_program
-from tracegrad.loops.program import Buffer, Launch, Program
+from tracegrad.loops.program import Buffer, HostLoop, Launch, Program, Step
 from tracegrad.loops.transform import default_range, indices
 from tracegrad.source import SourceLoc
 
@@ -102,6 +109,11 @@ def _range(s: Symbol) -> str:
     return f" [{lo}..{hi}]"
 
 
+def _loop(var: Symbol, extent: Dim) -> str:
+    shown = "" if var == default_range(var.name, extent) else _range(var)
+    return f"{var.name}{shown} in {format_dim(extent)}"
+
+
 class _Printer:
     def __init__(self, kernel: Kernel, locs: bool) -> None:
         self.kernel = kernel
@@ -113,7 +125,10 @@ class _Printer:
         params = ", ".join(
             f"{p.access.value} %{p.name}: {p.dtype}[{format_dim(p.size)}]" for p in k.params
         )
-        yield f"kernel @{k.name}({params}){self.at(k)} {{"
+        known = ", ".join(
+            f"{s.name}{_range(s) if (s.lo, s.hi) != (None, None) else ''}" for s in k.indices
+        )
+        yield f"kernel @{k.name}({params}){f'[{known}]' if known else ''}{self.at(k)} {{"
         yield from self.block(k.body)
         yield "}"
 
@@ -124,10 +139,6 @@ class _Printer:
         for stmt in body:
             for line in self.stmt(stmt):
                 yield "  " + line
-
-    def loop(self, var: Symbol, extent: Dim) -> str:
-        shown = "" if var == default_range(var.name, extent) else _range(var)
-        return f"{var.name}{shown} in {format_dim(extent)}"
 
     def stmt(self, s: Stmt) -> Iterator[str]:
         at = self.at(s)
@@ -148,7 +159,7 @@ class _Printer:
             case Gemm():
                 yield self.gemm(s) + at
             case For(var, extent, tag, body):
-                yield f"for {self.loop(var, extent)}, {tag.value}{at} {{"
+                yield f"for {_loop(var, extent)}, {tag.value}{at} {{"
                 yield from self.block(body)
                 yield "}"
             case If(cond, then, other):
@@ -159,7 +170,7 @@ class _Printer:
                     yield from self.block(other)
                 yield "}"
             case Reduce(accs, loops, body):
-                over = ", ".join(self.loop(v, n) for v, n in loops)
+                over = ", ".join(_loop(v, n) for v, n in loops)
                 yield f"reduce over {over}{' ' if over else ''}{{"
                 yield from self.block(body)
                 yields = ", ".join(
@@ -192,7 +203,8 @@ def print_program(program: Program, *, locs: bool = True) -> str:
         lines.append(f"  check {json.dumps(check.message)}{at}")
     for kernel in program.kernels():
         lines += ["  " + line for line in _Printer(kernel, locs).lines()]
-    lines += ["  " + _launch(step, locs) for step in program.steps]
+    for step in program.steps:
+        lines += ["  " + line for line in _step(step, locs)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -217,11 +229,23 @@ def _data(data: np.ndarray) -> str:
     return json.dumps(np.ascontiguousarray(data).tobytes().hex())
 
 
+def _step(step: Step, locs: bool) -> Iterator[str]:
+    if not isinstance(step, HostLoop):
+        yield _launch(step, locs)
+        return
+    at = f" {print_loc(step.loc)}" if locs and step.loc else ""
+    yield f"for {_loop(step.var, step.trips)}, {'reverse' if step.reverse else 'forward'}{at} {{"
+    for inner in step.body:
+        yield from ("  " + line for line in _step(inner, locs))
+    yield "}"
+
+
 def _launch(step: Launch, locs: bool) -> str:
     args = ", ".join(f"%{a}" for a in step.args)
+    known = f"[{', '.join(map(format_dim, step.indices))}]" if step.indices else ""
     base = f" checks {step.check_base}" if step.check_base else ""
     at = f" {print_loc(step.loc)}" if locs and step.loc else ""
-    return f"launch @{step.kernel.name}({args}){base}{at}"
+    return f"launch @{step.kernel.name}({args}){known}{base}{at}"
 
 
 __all__ = [

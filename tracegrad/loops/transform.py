@@ -62,7 +62,7 @@ class Rebuild:
         return name
 
     def variable(self, var: Symbol) -> Symbol:
-        """The variable of a loop, where it is defined."""
+        """The variable of a loop or an index of a kernel, where it is defined."""
         return var
 
     def expr(self, e: Expr) -> Expr:
@@ -134,7 +134,8 @@ class Rebuild:
 
     def kernel(self, k: Kernel) -> Kernel:
         params = tuple(replace(p, name=self.name(p.name), size=self.dim(p.size)) for p in k.params)
-        return replace(k, params=params, body=self.block(k.body))
+        known = tuple(map(self.variable, k.indices))
+        return replace(k, params=params, indices=known, body=self.block(k.body))
 
 
 class _Substitute(Rebuild):
@@ -171,7 +172,7 @@ class _Rename(Rebuild):
 
 
 def rename(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
-    """`kernel` with params, locals, scalars and loop variables renamed; others stay."""
+    """`kernel` with params, indices, locals, scalars and loop variables renamed; others stay."""
     return _Rename(names).kernel(kernel)
 
 
@@ -182,7 +183,7 @@ def default_range(name: str, extent: Dim) -> Symbol:
 
 def definitions(kernel: Kernel) -> Iterator[str]:
     """Every name the kernel defines, in order of appearance."""
-    for p in kernel.params:
+    for p in (*kernel.params, *kernel.indices):
         yield p.name
     for s in statements(kernel.body):
         match s:
@@ -219,6 +220,11 @@ def is_straight(body: Sequence[Stmt]) -> bool:
             case _:
                 return False
     return True
+
+
+def is_scalar(body: Sequence[Stmt]) -> bool:
+    """Whether nothing in `body` repeats or needs memory of its own: a few C statements."""
+    return all(isinstance(s, (Let, Store, Update, If, Check)) for s in statements(body))
 
 
 def is_simd(var: Symbol, body: Sequence[Stmt]) -> bool:

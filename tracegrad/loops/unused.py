@@ -15,6 +15,13 @@ def drop_unused(kernel: Kernel) -> Kernel:
     return replace(kernel, body=_block(kernel.body, _Uses()))
 
 
+def used_names(kernel: Kernel) -> set[str]:
+    """The names that the body of `kernel` reads, writes or binds."""
+    uses = _Uses()
+    uses.block(kernel.body)
+    return uses.names
+
+
 class _Uses(Rebuild):
     """Collects the scalars and buffers that are read or written."""
 

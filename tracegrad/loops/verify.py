@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracegrad.dims import Dim, Symbol, bounds, is_equal, symbols
+from tracegrad.dims import Dim, Symbol, bounds, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import (
@@ -31,8 +31,9 @@ from tracegrad.loops.ir import (
     Update,
     Var,
 )
-from tracegrad.loops.program import Buffer, Launch, Place, Program
+from tracegrad.loops.program import Buffer, Place, Program
 from tracegrad.loops.transform import statements
+from tracegrad.loops.verify_steps import verify_steps
 
 ARENA_ALIGN = 64
 
@@ -69,6 +70,12 @@ class _Verifier:
             self.define(p.name)
             self.buffers[p.name] = (p.dtype, p.size)
             self.index(p.size)
+        for s in self.kernel.indices:
+            self.define(s.name)
+            self.scalars[s.name] = I64
+            self.ranges[s.name] = s
+            # An empty range is that of a loop that never runs: no access can be wrong.
+            self.guarded += s.lo is not None and s.hi is not None and s.lo > s.hi
         self.block(self.kernel.body)
         if self.has_checks():
             last = self.kernel.params[-1] if self.kernel.params else None
@@ -295,8 +302,7 @@ def verify_program(program: Program) -> None:
         _verify_buffer(program, b)
     for kernel in program.kernels():
         verify_kernel(kernel)
-    for launch in program.steps:
-        _verify_launch(program, launch, buffers)
+    verify_steps(program, buffers)
 
 
 def _verify_buffer(program: Program, b: Buffer) -> None:
@@ -310,26 +316,3 @@ def _verify_buffer(program: Program, b: Buffer) -> None:
         b.data is None or b.data.size != b.size or b.data.dtype != b.dtype.np
     ):
         raise VerifyError(f"{where} has no data of its size and dtype")
-
-
-def _verify_launch(program: Program, launch: Launch, buffers: dict[str, Buffer]) -> None:
-    kernel = launch.kernel
-    where = f"program {program.name}: launch of {kernel.name}"
-    if len(launch.args) != len(kernel.params):
-        raise VerifyError(f"{where} has {len(launch.args)} arguments for {len(kernel.params)}")
-    for name, p in zip(launch.args, kernel.params, strict=True):
-        b = buffers.get(name)
-        if b is None:
-            raise VerifyError(f"{where}: no buffer {name}")
-        if b.dtype is not p.dtype or is_equal(b.size, p.size) is False:
-            raise VerifyError(
-                f"{where}: {name} is {b.dtype}[{b.size}], {p.name} is {p.dtype}[{p.size}]"
-            )
-        read_only = b.place is Place.CONSTANT or (b.place is Place.INPUT and not b.written)
-        if read_only and p.access is not Access.IN:
-            raise VerifyError(f"{where} writes {name}, which is read only")
-    codes = [s.code for s in statements(kernel.body) if isinstance(s, Check)]
-    if codes and launch.check_base + max(codes) > len(program.checks):
-        raise VerifyError(f"{where}: check {launch.check_base + max(codes)} is not described")
-    if codes and launch.args[-1] != "detail":
-        raise VerifyError(f"{where}: its detail param is bound to {launch.args[-1]}")

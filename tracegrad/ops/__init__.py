@@ -1,12 +1,34 @@
 """One file per op family; importing this package fills the registry."""
 
 from tracegrad.ops import (
-    accumulate, arithmetic, bitwise, cast, compare, control, create, custom, einsum, index, integer, linalg, order,
-    pointwise, reduce, rounding, scatter, select, shape, special, transcendental, views,
+    accumulate,
+    arithmetic,
+    bitcast,
+    bitwise,
+    cast,
+    compare,
+    control,
+    create,
+    custom,
+    einsum,
+    index,
+    integer,
+    linalg,
+    order,
+    pairs,
+    pointwise,
+    reduce,
+    rounding,
+    scatter,
+    select,
+    shape,
+    special,
+    transcendental,
+    views,
 )
 
 __all__ = [
-    "accumulate", "arithmetic", "bitwise", "cast", "compare", "control", "create", "custom", "einsum",
-    "index", "integer", "linalg", "order", "pointwise", "reduce", "rounding", "scatter", "select", "shape",
+    "accumulate", "arithmetic", "bitcast", "bitwise", "cast", "compare", "control", "create", "custom", "einsum",
+    "index", "integer", "linalg", "order", "pairs", "pointwise", "reduce", "rounding", "scatter", "select", "shape",
     "special", "transcendental", "views",
 ]

@@ -21,6 +21,7 @@ from tracegrad.graph.op import Attrs, Linear, Nest, Rules, Sample, declare
 from tracegrad.graph.storage import Index, Span, View
 from tracegrad.loops.ir import Const, Expr, LoopTag
 from tracegrad.ops.arithmetic import add, mul
+from tracegrad.ops.pairs import each_part
 from tracegrad.ops.pointwise import random_array, scalar
 from tracegrad.ops.shape import dense
 from tracegrad.ops.views import add_slices, as_view
@@ -139,6 +140,7 @@ cumsum = declare(
     derivative=Linear(_cumsum_transpose),
     lowering=Nest(_emit_scan(add, 0)),
     samples=_scan_samples,
+    pairs=each_part,
 )
 
 

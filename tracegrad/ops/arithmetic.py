@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracegrad import dtypes
-from tracegrad.graph.ir import Operand
+from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import OpDef, Trait
 from tracegrad.loops.ir import Intrinsic
-from tracegrad.ops.compare import AND, OR, eq, signbit
+from tracegrad.ops.compare import AND, OR, eq, ge, logical_and, signbit
 from tracegrad.ops.pointwise import (
     FLAT,
     IDENTITY,
     NUMBERS,
+    PARTS,
     POSITIVE,
     REALS,
     call,
     composite,
     pointwise,
 )
+from tracegrad.ops.pairs import Pair, each_part, elementwise
 from tracegrad.ops.rounding import floor, trunc
 from tracegrad.ops.select import dropped, kept, where
 
@@ -32,6 +34,39 @@ if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
 
 NONZERO = (REALS, POSITIVE)
+
+
+def _mul_pairs(b: GraphBuilder, x: Pair, y: Pair) -> Pair:
+    return Pair(
+        sub(b, mul(b, x.re, y.re), mul(b, x.im, y.im)),
+        add(b, mul(b, x.re, y.im), mul(b, x.im, y.re)),
+    )
+
+
+def _div_pairs(b: GraphBuilder, x: Pair, y: Pair) -> Pair:
+    """NumPy's (Smith's) division: by the larger part of `y` first, so that squares cannot
+    overflow.  Without branches that divide by zero, so that it can be differentiated."""
+    size_re, size_im = absolute(b, y.re), absolute(b, y.im)
+    by_re = ge(b, size_re, size_im)
+    large, small = where(b, by_re, y.re, y.im), where(b, by_re, y.im, y.re)
+    first, second = where(b, by_re, x.re, x.im), where(b, by_re, x.im, x.re)
+    ratio = div(b, small, large)
+    scale = div(b, Literal(1, large.dtype), add(b, large, mul(b, small, ratio)))
+    re = mul(b, add(b, first, mul(b, second, ratio)), scale)
+    across = sub(b, second, mul(b, first, ratio))
+    im = mul(b, where(b, by_re, across, neg(b, across)), scale)
+    zero = logical_and(b, eq(b, size_re, 0), eq(b, size_im, 0))
+    return Pair(where(b, zero, div(b, x.re, size_re), re),
+                where(b, zero, div(b, x.im, size_re), im))
+
+
+def _abs_pairs(b: GraphBuilder, x: Pair) -> Operand:
+    """The gradient at zero is zero, as PyTorch has it."""
+    from tracegrad.ops.transcendental import hypot
+
+    zero = logical_and(b, eq(b, x.re, 0), eq(b, x.im, 0))
+    one = Literal(1, x.re.dtype)
+    return dropped(b, zero, hypot(b, where(b, zero, one, x.re), x.im))
 
 
 add = pointwise(
@@ -45,6 +80,7 @@ add = pointwise(
     methods=("add",),
     inplace=True,
     tg="add",
+    pairs=each_part,
 )
 
 mul: OpDef = pointwise(
@@ -58,6 +94,7 @@ mul: OpDef = pointwise(
     methods=("mul", "multiply"),
     inplace=True,
     tg="multiply",
+    pairs=elementwise(_mul_pairs),
 )
 
 sub = pointwise(
@@ -70,6 +107,7 @@ sub = pointwise(
     methods=("sub", "subtract"),
     inplace=True,
     tg="subtract",
+    pairs=each_part,
 )
 
 neg: OpDef = pointwise(
@@ -82,6 +120,7 @@ neg: OpDef = pointwise(
     methods=("neg", "negative"),
     inplace=True,
     tg="negative",
+    pairs=each_part,
 )
 
 positive = pointwise(
@@ -90,10 +129,24 @@ positive = pointwise(
     (lambda b, t, out, x: t,),
     accepts=NUMBERS,
     traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
-    numpy=(np.positive, np.conjugate),
-    methods=("positive", "conj", "conjugate"),
+    numpy=(np.positive,),
+    methods=("positive",),
     tg="positive",
+    pairs=each_part,
     doc="A new array with the same values.",
+)
+
+conj = pointwise(
+    "conj",
+    Intrinsic("conj", 1, np.conjugate, "{0}"),
+    (lambda b, t, out, x: t,),
+    accepts=NUMBERS,
+    traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
+    numpy=(np.conjugate,),
+    methods=("conj", "conjugate"),
+    tg="conjugate",
+    pairs=elementwise(lambda b, x: Pair(positive(b, x.re), neg(b, x.im))),
+    doc="The complex conjugate; of real numbers a new array with the same values.",
 )
 
 square = composite(
@@ -107,6 +160,7 @@ square = composite(
     methods=("square",),
     inplace=True,
     tg="square",
+    pairs=elementwise(lambda b, x: _mul_pairs(b, x, x)),
     doc="Traced as mul(x, x).",
 )
 
@@ -117,7 +171,7 @@ div: OpDef = pointwise(
     Intrinsic("div", 2, np.true_divide, "{0} / {1}", precedence=13),
     (
         lambda b, t, out, x, y: div(b, t, y),
-        lambda b, t, out, x, y: neg(b, mul(b, t, div(b, out, y))),
+        lambda b, t, out, x, y: neg(b, mul(b, t, div(b, div(b, x, y), y))),
     ),
     domain=NONZERO,
     traits=(Trait.CHEAP,),
@@ -125,12 +179,13 @@ div: OpDef = pointwise(
     methods=("div", "divide", "true_divide"),
     inplace=True,
     tg="divide",
+    pairs=elementwise(_div_pairs),
     doc="Floats only; integers are cast when traced.",
 )
 
 
 def _reciprocal(x: np.ndarray) -> np.ndarray:
-    if np.asarray(x).dtype.kind == "f":
+    if np.asarray(x).dtype.kind in "fc":
         return np.reciprocal(x)
     # What NumPy leaves to the machine at 0 is what x86-64 gives.
     lowest = np.iinfo(x.dtype).min if x.dtype in (np.int32, np.int64) else 0
@@ -149,6 +204,9 @@ reciprocal = pointwise(
     methods=("reciprocal",),
     inplace=True,
     tg="reciprocal",
+    pairs=elementwise(
+        lambda b, x: _div_pairs(b, Pair(Literal(1, x.re.dtype), Literal(0, x.re.dtype)), x)
+    ),
 )
 
 floor_divide = pointwise(
@@ -207,11 +265,13 @@ absolute = pointwise(
         "b": IDENTITY,
     },
     accepts=dtypes.ALL,
+    result=PARTS,
     traits=(Trait.CHEAP, Trait.ZERO_PRESERVING),
     numpy=(np.absolute, np.fabs),
     methods=("abs", "absolute"),
     inplace=True,
     tg="abs",
+    pairs=elementwise(_abs_pairs),
     doc="The lowest integer of a type is its own absolute value.",
 )
 

@@ -17,9 +17,10 @@ import numpy as np
 
 from tracegrad import dtypes
 from tracegrad.dtypes import DType
-from tracegrad.graph.ir import Operand
-from tracegrad.graph.op import Attrs, Linear, Point, Sample, Trait, declare
+from tracegrad.graph.ir import Literal, Operand
+from tracegrad.graph.op import Attrs, Linear, OpDef, Point, Sample, Trait, declare
 from tracegrad.loops.ir import Cast, Expr
+from tracegrad.ops.pairs import Pair, is_nonzero
 from tracegrad.ops.pointwise import random_array
 from tracegrad.types import TensorType
 
@@ -35,6 +36,8 @@ class CastAttrs(Attrs):
 def convert(x: np.ndarray, to: DType) -> np.ndarray:
     """`x` as an array of dtype `to`; every element has the value that compiled code gives."""
     x = np.asarray(x)
+    if x.dtype.kind == "c" and not (to.is_complex or to.is_bool):
+        x = x.real
     if x.dtype.kind == "f" and to.is_integer:
         return _float_to_integer(x, to)
     with np.errstate(all="ignore"):
@@ -78,6 +81,23 @@ def _transpose(
     return (cast(b, ct, dtype=xs[0].dtype),)
 
 
+def _cast_pairs(b: GraphBuilder, op: OpDef, attrs: CastAttrs, x: Pair | Operand) -> Any:
+    """To real by dropping the imaginary part; to bool by asking whether it is zero."""
+    to = attrs.dtype
+    if not isinstance(x, Pair):
+        return Pair(to_dtype(b, x, to.parts), Literal(0, to.parts))
+    if to.is_bool:
+        return is_nonzero(b, x)
+    if to.is_complex:
+        return Pair(to_dtype(b, x.re, to.parts), to_dtype(b, x.im, to.parts))
+    return to_dtype(b, x.re, to)
+
+
+def to_dtype(b: GraphBuilder, x: Operand, dtype: DType) -> Operand:
+    """`x` itself or its cast."""
+    return x if x.type.dtype is dtype else cast(b, x, dtype=dtype)  # type: ignore[no-any-return]
+
+
 def _samples(rng: np.random.Generator) -> list[Sample]:
     out = [
         Sample((random_array(rng, (3, 4), a),), CastAttrs(b))
@@ -96,5 +116,6 @@ cast = declare(
     lowering=Point(_cast_at),
     traits=frozenset({Trait.CHEAP, Trait.ZERO_PRESERVING}),
     samples=_samples,
+    pairs=_cast_pairs,
     doc="Operand 0 in another dtype; float to integer is defined for every value.",
 )

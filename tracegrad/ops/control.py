@@ -13,7 +13,14 @@ from tracegrad.dtypes import I64
 from tracegrad.errors import VerifyError
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.graph.op import (
-    Attrs, ByRegions, NoGradient, Point, Sample, Special, Trait, declare,
+    Attrs,
+    ByRegions,
+    NoGradient,
+    Point,
+    Sample,
+    Special,
+    Trait,
+    declare,
 )
 from tracegrad.loops.ir import Index as IndexValue
 from tracegrad.types import TensorType
@@ -26,7 +33,8 @@ if TYPE_CHECKING:
 class TransformAttrs(Attrs):
     """A derivative of the region.
 
-    `kind` is ``vjp``, ``jvp``, or ``call`` for the region alone; `wrt` the inputs of the region it is taken of.  With `seeds`,
+    `kind` is ``vjp``, ``jvp``, ``jacrev``, ``jacfwd``, or ``call`` for the region alone; `wrt` the
+    inputs of the region it is taken of.  With `seeds`,
     the cotangent of those outputs is 1 and of the others 0 (a gradient); without, the operands
     behind the region's inputs are the cotangents of its inexact outputs (``vjp``), or the
     tangents of the inputs `wrt` (``jvp``).  `results`: the types of the region's outputs, of the

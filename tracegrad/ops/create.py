@@ -14,8 +14,10 @@ from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ParseError, ShapeError
 from tracegrad.graph.ir import Literal
-from tracegrad.graph.op import Attrs, NoGradient, Point, Sample, Special, Trait, declare
+from tracegrad.graph.attr_text import literal_parts
+from tracegrad.graph.op import Attrs, NoGradient, OpDef, Point, Sample, Special, Trait, declare
 from tracegrad.loops.ir import Cast, Const, Expr, Index
+from tracegrad.ops.pairs import joined
 from tracegrad.types import Shape, TensorType
 
 NO_OPERANDS = "it has no operands"
@@ -40,7 +42,26 @@ full = declare(
         for shape in ((3, 4), (), (0, 2))
         for value, dtype in ((1.5, dtypes.F64), (-2, dtypes.I8), (True, dtypes.BOOL))
     ],
+    pairs=lambda b, op, a: joined(b, *literal_parts(a.value), a.shape),
     doc="One value in every element.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UndefinedAttrs(Attrs):
+    type: TensorType
+
+
+undefined = declare(
+    name="undefined",
+    attrs=UndefinedAttrs,
+    infer=lambda a: a.type,
+    reference=lambda a: np.zeros(a.type.shape, a.type.dtype.np),
+    derivative=NoGradient(NO_OPERANDS),
+    lowering=Point(lambda lb, a, out, index: Const(0, a.type.dtype)),
+    traits=frozenset({Trait.CHEAP}),
+    samples=lambda rng: [],
+    doc="A buffer that is written before it is read.",
 )
 
 
@@ -136,7 +157,9 @@ class ConstantData:
         Arrays with a NaN use base64 too, so that its bits survive.
         """
         flat = self.array.ravel()
-        plain = flat.size <= 16 and not (self.dtype.is_float and bool(np.isnan(flat).any()))
+        odd = self.dtype.is_float and np.isnan(flat).any()
+        odd = odd or (self.dtype.is_complex and not np.isfinite(flat).all())
+        plain = flat.size <= 16 and not odd
         if plain:
             body = " ".join(str(x) for x in flat.tolist())
         else:
@@ -170,7 +193,7 @@ def _parse_elements(body: str, dtype: DType) -> np.ndarray:
         if not set(words) <= {"True", "False"}:
             raise ValueError("bool elements are True or False")
         return np.array([w == "True" for w in words], np.bool_)
-    number = int if dtype.is_integer else float
+    number = int if dtype.is_integer else complex if dtype.is_complex else float
     return np.array([number(w) for w in words], dtype.np)
 
 
@@ -191,7 +214,15 @@ def _constant_samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((), ConstantAttrs(ConstantData(a))) for a in arrays]
 
 
-constant = declare(
+def interleaved(x: np.ndarray) -> np.ndarray:
+    """A complex array as a real one with a last axis of 2; shares its memory."""
+    strides = (*x.strides, x.itemsize // 2)
+    return np.lib.stride_tricks.as_strided(
+        x.real, (*x.shape, 2), strides, writeable=x.flags.writeable
+    )
+
+
+constant: OpDef = declare(
     name="constant",
     attrs=ConstantAttrs,
     infer=lambda a: a.data.type,
@@ -199,5 +230,6 @@ constant = declare(
     derivative=NoGradient(NO_OPERANDS),
     lowering=Special("a buffer with data of its own (`Place.CONSTANT`)"),
     samples=_constant_samples,
+    pairs=lambda b, op, a: constant(b, data=ConstantData(interleaved(a.data.array))),
     doc="Given data; becomes a constant buffer of the program.",
 )

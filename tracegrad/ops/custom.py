@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from tracegrad.errors import GradientWarning
 from tracegrad.graph.op import (
-    Attrs, ByRegions, Linear, Point, Rules, Special, Trait, declare,
+    Attrs,
+    ByRegions,
+    Linear,
+    Point,
+    Rules,
+    Special,
+    Trait,
+    declare,
 )
 from tracegrad.ops.views import HandleAttrs, transpose_view
 from tracegrad.types import TensorType

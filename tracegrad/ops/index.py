@@ -24,6 +24,7 @@ from tracegrad.loops.ir import Cast, Const, Expr, LoopTag, Select
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.compare import ge, lt
 from tracegrad.ops.create import iota
+from tracegrad.ops.pairs import each_part
 from tracegrad.ops.pointwise import random_array, scalar
 from tracegrad.ops.views import as_view
 from tracegrad.types import Shape, TensorType
@@ -209,6 +210,7 @@ gather = declare(
     derivative=Rules(_gather_vjp, _gather_jvp),
     lowering=Point(_gather_at, same_index=False),
     samples=_gather_samples,
+    pairs=each_part,
     doc="``x[index0, index1, ...]`` of wrapped indices on the leading axes.",
 )
 

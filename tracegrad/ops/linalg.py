@@ -17,7 +17,8 @@ from tracegrad.graph.op import Attrs, Nest, Rules, Sample, Trait, declare
 from tracegrad.loops.builder import flat_index
 from tracegrad.loops.ir import Combine, Const, Expr, Select
 from tracegrad.loops.ir import Operand as Matrix
-from tracegrad.ops.arithmetic import add, mul
+from tracegrad.ops.arithmetic import add, mul, sub
+from tracegrad.ops.pairs import Pair
 from tracegrad.ops.pointwise import random_array, scalar
 from tracegrad.ops.shape import dense
 from tracegrad.types import Shape, TensorType
@@ -167,6 +168,16 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
+def _pairs(b: GraphBuilder, op: Any, at: MatmulAttrs, x: Pair, y: Pair) -> Pair:
+    def product(u: Operand, v: Operand) -> Operand:
+        return b.emit(matmul, (u, v), at)  # type: ignore[no-any-return]
+
+    return Pair(
+        sub(b, product(x.re, y.re), product(x.im, y.im)),
+        add(b, product(x.re, y.im), product(x.im, y.re)),
+    )
+
+
 matmul = declare(
     name="matmul",
     attrs=MatmulAttrs,
@@ -176,5 +187,6 @@ matmul = declare(
     lowering=Nest(_emit),
     traits=frozenset({Trait.EXPENSIVE}),
     samples=_samples,
+    pairs=_pairs,
     doc="Products of stacks of matrices, [.., m, k] @ [.., k, n]; batch shapes are equal.",
 )

@@ -36,6 +36,8 @@ NUMBERS = dtypes.INTEGERS + dtypes.FLOATS
 # What a float op that is piecewise constant declares: its gradient is zero, not absent.
 FLAT: tuple[Partial | None, ...] = (None,)
 INTEGER_RESULT = "the result is not a real number"
+# As a result's dtype: that of the operands' real parts.
+PARTS = "parts"
 
 # A copy, so that results never share memory with operands; scalars stay scalars.
 IDENTITY = Intrinsic("positive", 1, lambda x: np.array(x)[()], "{0}")
@@ -65,7 +67,7 @@ def pointwise(
     *,
     by_kind: Mapping[str, Intrinsic] | None = None,
     accepts: tuple[DType, ...] = dtypes.FLOATS,
-    result: DType | None = None,
+    result: DType | str | None = None,
     domain: Domain | tuple[Domain, ...] = REALS,
     **public: Any,
 ) -> OpDef:
@@ -73,10 +75,12 @@ def pointwise(
 
     `partials` is one `Partial` an operand, or a sentence saying why there is no derivative.
     `by_kind` gives another intrinsic for some kinds of dtype (``b i u f``).
-    `result` is the result's dtype (default: that of the operands); `public` are the remaining
-    fields of `OpDef`: traits, names and doc.
+    `result` is the result's dtype (default: that of the operands; PARTS: real for complex
+    ones); `public` are the remaining fields of `OpDef`: traits, names, doc, and `pairs`, with
+    which the op accepts complex operands too.
     """
     chosen = by_kind or {}
+    takes = accepts + dtypes.COMPLEX if "pairs" in public else accepts
 
     def compute(*xs: Any) -> Any:
         return chosen.get(np.asarray(xs[0]).dtype.kind, intrinsic).numpy(*xs)
@@ -85,7 +89,7 @@ def pointwise(
         args = tuple(x(index) for x in xs)
         return Apply(chosen.get(args[0].dtype.kind, intrinsic), args, out.dtype)
 
-    shape_rule, reference = _meaning(name, intrinsic.arity, compute, accepts, result)
+    shape_rule, reference = _meaning(name, intrinsic.arity, compute, takes, result)
     return declare(
         name=name,
         infer=shape_rule,
@@ -113,7 +117,8 @@ def composite(
     `compute` is its meaning on arrays.
     """
     arity = len(partials)
-    shape_rule, reference = _meaning(name, arity, compute, accepts, None)
+    takes = accepts + dtypes.COMPLEX if "pairs" in public else accepts
+    shape_rule, reference = _meaning(name, arity, compute, takes, None)
     return declare(
         name=name,
         infer=shape_rule,
@@ -130,7 +135,7 @@ def _meaning(
     arity: int,
     compute: Callable[..., Any],
     accepts: Sequence[DType],
-    result: DType | None,
+    result: DType | str | None,
 ) -> tuple[Callable[..., TensorType], Callable[..., np.ndarray]]:
     """Shape rule and reference of an elementwise op."""
 
@@ -138,15 +143,21 @@ def _meaning(
         if len(types) != arity:
             raise ShapeError(f"{name} takes {arity} operands, not {len(types)}")
         dtype = common_dtype(name, types, accepts)
-        return TensorType(common_shape(name, types), result or dtype)
+        return TensorType(common_shape(name, types), _result(result, dtype))
 
     def reference(attrs: object, *xs: np.ndarray) -> np.ndarray:
         dtype = dtypes.of(np.asarray(xs[0]).dtype)
         with np.errstate(all="ignore"):
             out = np.asarray(compute(*xs))
-        return out.astype((result or dtype).np, copy=False)
+        return out.astype(_result(result, dtype).np, copy=False)
 
     return infer, reference
+
+
+def _result(result: DType | str | None, dtype: DType) -> DType:
+    if isinstance(result, DType):
+        return result
+    return dtype.parts if result == PARTS else dtype
 
 
 def _derivative(partials: tuple[Partial | None, ...] | str) -> Derivative:

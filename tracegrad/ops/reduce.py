@@ -16,11 +16,12 @@ from tracegrad.dims import Dim, product
 from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ShapeError
 from tracegrad.graph.ir import Literal, Operand, Value
-from tracegrad.graph.op import Attrs, Linear, NoGradient, Reduction, Rules, Sample, declare
+from tracegrad.graph.op import Attrs, Linear, NoGradient, OpDef, Reduction, Rules, Sample, declare
 from tracegrad.graph.storage import Expand, Index, NewAxis, Permute, Reshape, Span
 from tracegrad.loops.ir import Combine
 from tracegrad.ops.arithmetic import add, div, mul, sub
 from tracegrad.ops.compare import eq, isfinite, logical_or, ne
+from tracegrad.ops.pairs import Pair, each_part
 from tracegrad.ops.pointwise import random_array
 from tracegrad.ops.select import where
 from tracegrad.ops.transcendental import exp, log
@@ -138,6 +139,7 @@ sum_ = declare(
     derivative=Linear(lambda b, a, ct, xs: (spread(b, ct, a.axes, xs[0].shape),)),
     lowering=Reduction(Combine.ADD, lambda dtype: 0),
     samples=reduce_samples,
+    pairs=each_part,
 )
 
 
@@ -180,6 +182,12 @@ def _prod_jvp(b: GraphBuilder, a: ReduceAttrs, ts: Any, outs: Any, xs: Any) -> A
     return (sum_(b, mul(b, product_of_others(b, xs[0], a.axes), ts[0]), axes=a.axes),)
 
 
+def _prod_pairs(b: GraphBuilder, op: OpDef, a: ReduceAttrs, x: Pair) -> Pair:
+    from tracegrad.ops.complex_elementary import product
+
+    return product(b, x, x.shape, a.axes)
+
+
 prod = declare(
     name="prod",
     attrs=ReduceAttrs,
@@ -188,6 +196,7 @@ prod = declare(
     derivative=Rules(_prod_vjp, _prod_jvp),
     lowering=Reduction(Combine.MUL, lambda dtype: 1),
     samples=_prod_samples,
+    pairs=_prod_pairs,
 )
 
 

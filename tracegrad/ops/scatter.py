@@ -31,6 +31,7 @@ from tracegrad.ops.index import (
     positions,
     read,
 )
+from tracegrad.ops.pairs import each_part
 from tracegrad.ops.pointwise import random_array, scalar
 from tracegrad.ops.select import where
 from tracegrad.ops.views import as_view
@@ -220,24 +221,26 @@ def _wrote_samples(rng: np.random.Generator) -> list[Sample]:
 scatter_add = declare(
     name="scatter_add",
     attrs=ScatterAttrs,
-    infer=_infer_scatter("scatter_add", dtypes.INTEGERS + dtypes.FLOATS),
+    infer=_infer_scatter("scatter_add", dtypes.INTEGERS + dtypes.FLOATS + dtypes.COMPLEX),
     reference=_add_reference,
     derivative=Rules(_add_vjp, _scatter_jvp),
     lowering=Nest(_emit_add),
     traits=frozenset({Trait.UPDATES_FIRST}),
     samples=lambda rng: _scatter_samples(rng, ScatterAttrs, dtypes.INTEGERS + dtypes.FLOATS),
+    pairs=each_part,
     doc="Operand 0 with operand 1 added at the indices, in order, repeated ones repeatedly.",
 )
 
 scatter_set = declare(
     name="scatter_set",
     attrs=ScatterSetAttrs,
-    infer=_infer_scatter("scatter_set", dtypes.ALL),
+    infer=_infer_scatter("scatter_set", dtypes.ALL + dtypes.COMPLEX),
     reference=_set_reference,
     derivative=Rules(_set_vjp, _scatter_jvp),
     lowering=Nest(_emit_set),
     traits=frozenset({Trait.UPDATES_FIRST}),
     samples=_set_samples,
+    pairs=each_part,
     doc="Operand 0 with operand 1 stored at the indices, in order: the last write stays.",
 )
 

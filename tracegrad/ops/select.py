@@ -14,6 +14,7 @@ from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Partial, Partials, Point, Sample, Trait, declare
 from tracegrad.loops.ir import Select
 from tracegrad.ops.compare import AND, OR, eq, ge, gt, isnan, le, logical_and, logical_or, lt
+from tracegrad.ops.pairs import each_part
 from tracegrad.ops.pointwise import call, common_dtype, common_shape, pointwise, random_array
 from tracegrad.types import TensorType
 
@@ -42,7 +43,7 @@ def dropped(b: GraphBuilder, cond: Operand, t: Operand) -> Operand:
 def _infer_where(attrs: object, cond: TensorType, x: TensorType, y: TensorType) -> TensorType:
     if cond.dtype is not BOOL:
         raise DTypeError(f"where: the condition must be bool, not {cond.dtype}")
-    dtype = common_dtype("where", (x, y), dtypes.ALL)
+    dtype = common_dtype("where", (x, y), dtypes.ALL + dtypes.COMPLEX)
     return TensorType(common_shape("where", (cond, x, y)), dtype)
 
 
@@ -74,6 +75,7 @@ where = declare(
     lowering=Point(_where_at),
     traits=frozenset({Trait.CHEAP}),
     samples=_where_samples,
+    pairs=each_part,
     numpy=(np.where,),
     tg="where",
     doc="Operand 1 where operand 0 (bool) holds, operand 2 elsewhere.",

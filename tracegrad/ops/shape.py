@@ -15,6 +15,7 @@ from tracegrad.graph.ir import Literal, Operand, Value
 from tracegrad.graph.op import Attrs, Nest, Rules, Sample, declare
 from tracegrad.graph.storage import Index, Span
 from tracegrad.ops.create import full
+from tracegrad.ops.pairs import each_part
 from tracegrad.ops.pointwise import random_array
 from tracegrad.ops.views import as_view
 from tracegrad.types import Shape, TensorType
@@ -119,6 +120,7 @@ concat = declare(
     derivative=Rules(_vjp, _jvp),
     lowering=Nest(_emit),
     samples=_samples,
+    pairs=each_part,
     doc="The operands one after the other along an axis.",
 )
 

@@ -43,9 +43,11 @@ def _unary(
     also: tuple[Callable[..., Any], ...] = (),
     methods: tuple[str, ...] = (),
     zero: bool = False,
+    on_complex: bool = False,
 ) -> OpDef:
     """A float function of one operand, public under `name` and NumPy's name."""
     public = intrinsic.numpy.__name__
+    more = {"pairs": _complex(name)} if on_complex else {}
     return pointwise(
         name,
         intrinsic,
@@ -56,7 +58,19 @@ def _unary(
         methods=tuple(dict.fromkeys((name, public, *methods))),
         inplace=True,
         tg=public,
+        **more,
     )
+
+
+def _complex(name: str) -> Callable[..., Any]:
+    """The function of that name in `ops.complex_elementary`, which is written in these ops."""
+
+    def rule(b: GraphBuilder, op: OpDef, attrs: Any, *xs: Any) -> Any:
+        from tracegrad.ops import complex_elementary
+
+        return getattr(complex_elementary, f"pairs_{name}")(b, *xs)
+
+    return rule
 
 
 # ----------------------------------------------------------------------------- roots, powers
@@ -67,6 +81,7 @@ sqrt = _unary(
     lambda b, t, out, x: div(b, t, mul(b, out, 2.0)),
     POSITIVE,
     zero=True,
+    on_complex=True,
 )
 
 cbrt = _unary(
@@ -109,12 +124,15 @@ power = pointwise(
     methods=("pow", "power"),
     inplace=True,
     tg="power",
+    pairs=_complex("power"),
     doc="Integer exponents are known not to be negative.",
 )
 
 # --------------------------------------------------------------------- exponentials, logarithms
 
-exp = _unary("exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out))
+exp = _unary(
+    "exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out), on_complex=True
+)
 
 exp2 = _unary(
     "exp2",
@@ -129,13 +147,16 @@ expm1 = _unary(
     zero=True,
 )
 
-log = _unary("log", call("log", 1, np.log), lambda b, t, out, x: div(b, t, x), POSITIVE)
+log = _unary(
+    "log", call("log", 1, np.log), lambda b, t, out, x: div(b, t, x), POSITIVE, on_complex=True
+)
 
 log2 = _unary(
     "log2",
     libm("log2", 1, np.log2),
     lambda b, t, out, x: div(b, t, mul(b, x, math.log(2))),
     POSITIVE,
+    on_complex=True,
 )
 
 log10 = _unary(
@@ -143,6 +164,7 @@ log10 = _unary(
     libm("log10", 1, np.log10),
     lambda b, t, out, x: div(b, t, mul(b, x, math.log(10))),
     POSITIVE,
+    on_complex=True,
 )
 
 log1p = _unary(
@@ -187,10 +209,19 @@ logaddexp2 = pointwise(
 
 # ----------------------------------------------------------------------------- trigonometry
 
-sin = _unary("sin", libm("sin", 1, np.sin), lambda b, t, out, x: mul(b, t, cos(b, x)), zero=True)
+sin = _unary(
+    "sin",
+    libm("sin", 1, np.sin),
+    lambda b, t, out, x: mul(b, t, cos(b, x)),
+    zero=True,
+    on_complex=True,
+)
 
 cos: OpDef = _unary(
-    "cos", libm("cos", 1, np.cos), lambda b, t, out, x: neg(b, mul(b, t, sin(b, x)))
+    "cos",
+    libm("cos", 1, np.cos),
+    lambda b, t, out, x: neg(b, mul(b, t, sin(b, x))),
+    on_complex=True,
 )
 
 tan = _unary(
@@ -199,6 +230,7 @@ tan = _unary(
     lambda b, t, out, x: mul(b, t, add(b, mul(b, out, out), 1.0)),
     (-1.2, 1.2),
     zero=True,
+    on_complex=True,
 )
 
 
@@ -292,16 +324,26 @@ deg2rad = _scaled("deg2rad", (np.deg2rad, np.radians), math.pi / 180.0)
 # ------------------------------------------------------------------------ hyperbolic functions
 
 sinh = _unary(
-    "sinh", libm("sinh", 1, np.sinh), lambda b, t, out, x: mul(b, t, cosh(b, x)), zero=True
+    "sinh",
+    libm("sinh", 1, np.sinh),
+    lambda b, t, out, x: mul(b, t, cosh(b, x)),
+    zero=True,
+    on_complex=True,
 )
 
-cosh: OpDef = _unary("cosh", libm("cosh", 1, np.cosh), lambda b, t, out, x: mul(b, t, sinh(b, x)))
+cosh: OpDef = _unary(
+    "cosh",
+    libm("cosh", 1, np.cosh),
+    lambda b, t, out, x: mul(b, t, sinh(b, x)),
+    on_complex=True,
+)
 
 tanh = _unary(
     "tanh",
     call("tanh", 1, np.tanh),
     lambda b, t, out, x: mul(b, t, _one_minus_square(b, out)),
     zero=True,
+    on_complex=True,
 )
 
 arcsinh = _unary(

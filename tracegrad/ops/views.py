@@ -13,17 +13,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracegrad import dtypes
 from tracegrad.dims import Dim
+from tracegrad.dtypes import complex_of
 from tracegrad.errors import ShapeError
 from tracegrad.graph.ir import Operand, Value
 from tracegrad.graph.op import (
-    Attrs, Linear, Nest, Point, Rules, Sample, Special, Trait, declare,
+    Attrs,
+    Linear,
+    Nest,
+    Point,
+    Rules,
+    Sample,
+    Special,
+    Trait,
+    declare,
 )
 from tracegrad.graph.storage import (
-    Diagonal, Expand, Index, NewAxis, Permute, Pick, Reshape, Span, Step, Strided, Unfold, View,
+    AsComplex,
+    AsReal,
+    Bitcast,
+    Conj,
+    Diagonal,
+    Expand,
+    Index,
+    NewAxis,
+    Permute,
+    Pick,
+    Reshape,
+    Retype,
+    Span,
+    Step,
+    Strided,
+    Unfold,
+    View,
 )
 from tracegrad.loops.ir import Apply, Combine, Expr, LoopTag
 from tracegrad.ops.arithmetic import add
+from tracegrad.ops.pairs import as_whole, each_part
 from tracegrad.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -97,14 +124,42 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
             windows = np.lib.stride_tricks.sliding_window_view(
                 x, width, axis, writeable=x.flags.writeable)
             return windows[(slice(None),) * axis + (slice(None, None, by),)]
+        case AsReal():
+            return np.lib.stride_tricks.as_strided(
+                x.real, (*x.shape, 2), (*x.strides, x.itemsize // 2), writeable=x.flags.writeable)
+        case AsComplex():
+            last = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+            return last.view(complex_of(dtypes.of(x.dtype)).np)[..., 0]
+        case Conj():
+            return np.conjugate(x)
+        case Bitcast(to=to):
+            return x.view(to.np)
     raise AssertionError(step)
+
+
+def write_view(view: View, x: np.ndarray, value: np.ndarray) -> None:
+    """``view(x)[...] = value``, through steps that NumPy has no views for, too."""
+    for k, step in enumerate(view.steps):
+        if isinstance(step, Conj):
+            part = apply_view(View(view.steps[:k]), x)
+            new = np.conjugate(part)
+            write_view(View(view.steps[k + 1:]), new, value)
+            part[...] = np.conjugate(new)
+            return
+    apply_view(view, x)[...] = value
 
 
 # ------------------------------------------------------------------------------- as_strided
 
 
 def _infer_view(attrs: ViewAttrs, x: TensorType) -> TensorType:
-    return TensorType(attrs.view.shape(x.shape), x.dtype)
+    return TensorType(attrs.view.shape(x.shape), attrs.view.dtype(x.dtype))
+
+
+def _take(attrs: ViewAttrs, x: np.ndarray) -> np.ndarray:
+    if any(isinstance(s, Retype) for s in attrs.view.steps):
+        return np.array(apply_view(attrs.view, np.array(x, order="C")))
+    return x.reshape(-1)[flat_positions(attrs.view, x.shape)]
 
 
 def _at_view(lb: object, attrs: ViewAttrs, out: TensorType, index: Sequence[Dim],
@@ -131,6 +186,12 @@ def transpose_view(b: GraphBuilder, view: View, ct: Operand, shape: Shape) -> Op
                     ct = as_view(b, sum_(b, ct, axes=axes), Reshape(before))
                 else:
                     ct = add_slices(b, 0, ct, view=View((step,)), shape=before)
+            case AsReal():
+                ct = as_view(b, ct, AsComplex())
+            case AsComplex():
+                ct = as_view(b, ct, AsReal())
+            case Conj():
+                ct = as_view(b, ct, Conj())
             case Index(items=items) if _keeps_everything(items, before):
                 ct = as_view(b, ct, Reshape(before), Index(tuple(
                     Span(n - 1, n, -1) if isinstance(i, Span) and i.step == -1
@@ -165,9 +226,10 @@ def as_view(b: GraphBuilder, x: Operand, *steps: Step) -> Operand:
 
 as_strided = declare(
     name="as_strided", attrs=ViewAttrs, infer=_infer_view,
-    reference=lambda a, x: x.reshape(-1)[flat_positions(a.view, x.shape)],
+    reference=_take,
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
     lowering=Point(_at_view, same_index=False), traits=frozenset({Trait.VIEW, Trait.CHEAP}),
+    pairs=each_part,
     samples=lambda rng: [Sample((x,), ViewAttrs(v)) for x, v in _view_samples(rng)],
     doc="Elements of operand 0 that the view reads, as a new value.")
 
@@ -221,6 +283,7 @@ copy_slices = declare(
     derivative=Linear(lambda b, a, ct, xs: (
         copy_slices(b, ct, 0, view=a.view, shape=a.shape), as_view(b, ct, *a.view.steps))),
     lowering=Nest(_emit_copy), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
+    pairs=each_part,
     samples=lambda rng: _slices_samples(rng, injective=True),
     doc="Operand 0 with the part that the view reads replaced by operand 1.")
 
@@ -228,6 +291,7 @@ add_slices = declare(
     name="add_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_add_reference,
     derivative=Linear(lambda b, a, ct, xs: (ct, as_view(b, ct, *a.view.steps))),
     lowering=Nest(_emit_add), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
+    pairs=each_part,
     samples=lambda rng: _slices_samples(rng, injective=False),
     doc="Operand 0 with operand 1 added at the elements that the view reads.")
 
@@ -245,7 +309,7 @@ class HandleAttrs(ViewAttrs):
 
 view = declare(
     name="view", attrs=HandleAttrs, infer=_infer_view,
-    reference=lambda a, x: x.reshape(-1)[flat_positions(a.view, x.shape)],
+    reference=_take,
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
     lowering=Special("an alias; functionalisation makes it as_strided"),
     traits=frozenset({Trait.VIEW, Trait.TRACED_ONLY}), samples=lambda rng: [],
@@ -265,14 +329,14 @@ copy = declare(
     name="copy", infer=lambda a, x: x, reference=lambda a, x: np.array(x, order="C"),
     derivative=Linear(lambda b, a, ct, xs: (ct,)),
     lowering=Point(lambda lb, a, out, index, x: x(index)), traits=frozenset({Trait.CHEAP}),
-    samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
+    pairs=as_whole, samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
     doc="The elements of operand 0 in a storage of their own; with a target, assignment.")
 
 stop_gradient = declare(
     name="stop_gradient", infer=lambda a, x: x, reference=lambda a, x: x,
     derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
     lowering=Point(lambda lb, a, out, index, x: x(index)),
-    traits=frozenset({Trait.CHEAP, Trait.HIDES}),
+    traits=frozenset({Trait.CHEAP, Trait.HIDES}), pairs=as_whole,
     samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
     doc="Operand 0 with no gradient.")
 
@@ -281,7 +345,7 @@ graft = declare(
     derivative=Rules(lambda b, a, cts, outs, xs: (None, cts[0]),
                      lambda b, a, ts, outs, xs: (ts[1],)),
     lowering=Point(lambda lb, a, out, index, value, path: value(index)),
-    traits=frozenset({Trait.CHEAP, Trait.HIDES}),
+    traits=frozenset({Trait.CHEAP, Trait.HIDES}), pairs=as_whole,
     samples=lambda rng: [Sample((rng.standard_normal((2, 3)), rng.standard_normal((2, 3))))],
     doc="The value of operand 0; the gradient goes to operand 1 only.")
 

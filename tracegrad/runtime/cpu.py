@@ -151,9 +151,9 @@ def build_library(
 
 def _explain(error: ToolchainError, unit_text: str, program: Program) -> ToolchainError:
     """`error` with the kernel the compiler stopped in, its user line and where the text is."""
-    kernel = None
+    kernels = {k.name: k for k in program.kernels()}
+    kernel = next(iter(kernels.values())) if len(kernels) == 1 else None
     if error.line is not None:
-        kernels = {k.name: k for k in program.kernels()}
         for text in reversed(unit_text.splitlines()[: error.line]):
             # A definition starts in column 0 and names its function before the bracket.
             found = re.match(r"[A-Za-z_][\w\s*]*?(\w+)\s*\(", text)
@@ -162,8 +162,11 @@ def _explain(error: ToolchainError, unit_text: str, program: Program) -> Toolcha
                 kernel = kernels.get(found[1]) or kernels.get(re.sub(r"_\d+$", "", found[1]))
                 break
     message = error.message
+    loc = next((k.loc for k in kernels.values() if k.loc is not None), None)
     if kernel is not None:
-        message = f"in kernel {kernel.name}: {message}"
+        message, loc = f"in kernel {kernel.name}: {message}", kernel.loc
+    elif kernels:
+        message = f"in one of the kernels {', '.join(list(kernels)[:8])}: {message}"
     return ToolchainError(
         message,
         tool=error.tool,
@@ -171,6 +174,6 @@ def _explain(error: ToolchainError, unit_text: str, program: Program) -> Toolcha
         stderr=error.stderr,
         source=error.source,
         line=error.line,
-        loc=None if kernel is None else kernel.loc,
+        loc=loc,
         remedy=f"The C text is kept in {error.source}." if error.source else error.remedy,
     )

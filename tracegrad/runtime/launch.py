@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.dims import bounds
 from tracegrad.errors import OptionError, ToolchainError
-from tracegrad.loops.program import CheckSite, Program
+from tracegrad.loops.program import CheckSite, HostLoop, Program, Step
+from tracegrad.loops.transform import is_scalar
 from tracegrad.runtime.artifact import (
     Accept,
     Engine,
@@ -81,8 +83,16 @@ def _load_launcher(compiler: Compiler) -> ModuleType | None:
 
 def work_of(program: Program) -> int:
     """Elements that the launches of a program touch: a rough measure of its time."""
-    sizes = (p.size for step in program.steps for p in step.kernel.params)
-    return sum(size for size in sizes if isinstance(size, int))
+    return sum(map(_step_work, program.steps))
+
+
+def _step_work(step: Step) -> int:
+    if isinstance(step, HostLoop):
+        trips = bounds(step.trips)[1]
+        return (1 if trips is None else max(0, trips)) * sum(map(_step_work, step.body))
+    if is_scalar(step.kernel.body):
+        return len(step.kernel.params)
+    return sum(p.size for p in step.kernel.params if isinstance(p.size, int))
 
 
 def bind_launcher(

@@ -166,9 +166,7 @@ class _Fuser:
                 if isinstance(node.attrs, ViewAttrs) and self._same_region(node, update):
                     continue
                 stack.extend((z, node) for z in node.operands)
-            elif self.overwritten.get(y, at + 1) <= at:
-                return False
-            elif y is update.operands[0] and by is not update:
+            elif self.overwritten.get(y, at + 1) <= at or y is update.operands[0] and by is not update:
                 return False
         return True
 

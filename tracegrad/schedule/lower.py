@@ -8,17 +8,30 @@ stored values are loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tracegrad.dims import Dim
+from tracegrad.dims import Dim, Symbol, symbols
 from tracegrad.dtypes import I64
 from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import Nest, Point, Reduction, Trait
 from tracegrad.graph.storage import View
 from tracegrad.loops.builder import LoopBuilder, flat_index
 from tracegrad.loops.ir import (
-    Access, Apply, Cast, Combine, Const, Expr, Kernel, Load, Param, Select, Stmt, Var,
+    Access,
+    Apply,
+    Cast,
+    Combine,
+    Const,
+    Expr,
+    Kernel,
+    Load,
+    Param,
+    Select,
+    Stmt,
+    Var,
 )
+from tracegrad.loops.transform import definitions
+from tracegrad.loops.transform import indices as indices_of
 from tracegrad.schedule.fuse import Fusion, Group, Role
 from tracegrad.types import Shape, TensorType
 
@@ -38,10 +51,12 @@ class Lowered:
 class KernelWriter:
     """Writes one kernel.  `inline` are the values computed inside it."""
 
-    def __init__(self, fusion: Fusion, inline: set[Value]) -> None:
+    def __init__(self, fusion: Fusion, inline: set[Value], indices: tuple[str, ...] = ()) -> None:
         self.fusion = fusion
         self.inline = inline
         self.lb = LoopBuilder()
+        for name in indices:
+            self.lb.fresh(name)  # names of the loops around the kernel
         self.params: dict[Value, tuple[str, Access]] = {}
         self._memo: dict[tuple[Value, tuple[Dim, ...]], tuple[Expr, list[Stmt]]] = {}
 
@@ -110,7 +125,8 @@ class KernelWriter:
         if self.lb.checks:
             params.append(Param("detail", I64, 1, Access.OUT))
             args.append(None)
-        kernel = Kernel(name, tuple(params), self.lb.finish(), loc)  # type: ignore[arg-type]
+        kernel = Kernel(name, tuple(params), self.lb.finish(), loc=loc)  # type: ignore[arg-type]
+        kernel = replace(kernel, indices=free_symbols(kernel))
         return Lowered(kernel, tuple(args), tuple(self.lb.checks))
 
 
@@ -174,15 +190,15 @@ class ResultTarget:
         self.writer.lb.update(name, flat, combine, value)
 
 
-def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool],
-                name: str) -> list[Lowered]:
+def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool], name: str,
+                indices: tuple[str, ...] = ()) -> list[Lowered]:
     """The kernels of one group: one, or more where reductions need their own loops.
 
     `stored(v)`: the value needs a buffer, being read by another kernel or returned.
     """
     first = group.nodes[0]
     if isinstance(first.op.lowering, Nest):
-        return [_lower_nest(fusion, first, name)]
+        return [_lower_nest(fusion, first, name, indices)]
     reductions = [n for n in group.nodes if isinstance(n.op.lowering, Reduction)]
     points = [n for n in group.nodes if not isinstance(n.op.lowering, Reduction)]
     merged = _merged(group.space, reductions)
@@ -193,9 +209,9 @@ def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool],
     if points or merged:
         out.append(_lower_space(
             fusion, group.space, points, merged,
-            lambda v: stored(v) or (v in feeds and v in here), name))
+            lambda v: stored(v) or (v in feeds and v in here), name, indices))
     for k, node in enumerate(apart):
-        out.append(_lower_space(fusion, group.space, [], [node], stored, f"{name}_r{k}"))
+        out.append(_lower_space(fusion, group.space, [], [node], stored, f"{name}_r{k}", indices))
     return out
 
 
@@ -210,20 +226,27 @@ def _merged(space: Shape, reductions: list[Node]) -> list[Node]:
 
 
 def _lower_space(fusion: Fusion, space: Shape, points: list[Node], reductions: list[Node],
-                 stored: Callable[[Value], bool], name: str) -> Lowered:
+                 stored: Callable[[Value], bool], name: str, indices: tuple[str, ...]) -> Lowered:
     """Pointwise nodes and reductions over the same axes in one nest over `space`."""
-    w = KernelWriter(fusion, {n.result for n in points})
+    w = KernelWriter(fusion, {n.result for n in points}, indices)
     axes: tuple[int, ...] = reductions[0].attrs.axes if reductions else ()  # type: ignore[attr-defined]
     kept = [k for k in range(len(space)) if k not in axes]
     w.lb.loc = (points or reductions)[0].loc
 
     def body(index: tuple[Dim, ...]) -> None:
+        # All elements are read before one is written: a result may share a buffer with a carry.
+        kept = [node for node in points if stored(node.result)]
+        values = {}
         for node in points:
             w.lb.loc = node.loc
             value = w.at(node.result, index)
-            if stored(node.result):
-                target = w.param(node.result, Access.OUT)
-                w.lb.store(target, flat_index(space, index), value)
+            if isinstance(value, Load) and len(kept) > 1:
+                value = w.lb.let(value, node.result.hint)
+            values[node.result] = value
+        for node in kept:
+            w.lb.loc = node.loc
+            target = w.param(node.result, Access.OUT)
+            w.lb.store(target, flat_index(space, index), values[node.result])
 
     with w.lb.loops([space[k] for k in kept]) as outer:
         if not reductions:
@@ -258,8 +281,8 @@ def _interleave(kept: list[int], outer: tuple[Dim, ...], axes: tuple[int, ...],
     return tuple(index)
 
 
-def _lower_nest(fusion: Fusion, node: Node, name: str) -> Lowered:
-    w = KernelWriter(fusion, set())
+def _lower_nest(fusion: Fusion, node: Node, name: str, indices: tuple[str, ...]) -> Lowered:
+    w = KernelWriter(fusion, set(), indices)
     w.lb.loc = node.loc
     lowering = node.op.lowering
     assert isinstance(lowering, Nest)
@@ -270,12 +293,20 @@ def _lower_nest(fusion: Fusion, node: Node, name: str) -> Lowered:
     return w.finish(name, node.loc)
 
 
-def lower_copy(fusion: Fusion, source: Operand, target: Value, name: str) -> Lowered:
+def lower_copy(fusion: Fusion, source: Operand, target: Value, name: str,
+               indices: tuple[str, ...] = ()) -> Lowered:
     """A kernel that stores `source` (of the shape of `target`, or a literal) into `target`."""
-    w = KernelWriter(fusion, set())
+    w = KernelWriter(fusion, set(), indices)
     w.lb.loc = target.loc
     shape = target.type.shape
     with w.lb.loops(shape) as index:
         value = w.at(source, index)
         w.lb.store(w.param(target, Access.OUT), flat_index(shape, index), value)
     return w.finish(name, target.loc)
+
+
+def free_symbols(kernel: Kernel) -> tuple[Symbol, ...]:
+    """The loop indices that a kernel uses and does not define, by name."""
+    own = set(definitions(kernel))
+    found = {s for d in indices_of(kernel.body) for s in symbols(d) if s.name not in own}
+    return tuple(sorted(found, key=lambda s: s.name))

@@ -70,7 +70,8 @@ def _positions(signature: CallSignature, argnums: Any, argnames: Any) -> tuple[l
     chosen = [_number(signature, n) for n in nums] + [_name(signature, n) for n in names]
     if len(set(chosen)) != len(chosen):
         raise ValueArgumentError(
-            f"{signature.name}: an argument is named twice in argnums and argnames"
+            f"{signature.name}: an argument is named twice in argnums and argnames",
+            remedy="Name each argument once.",
         )
     is_one = isinstance(argnums, int) + isinstance(argnames, str)
     return chosen, len(chosen) == 1 and is_one == 1
@@ -135,7 +136,11 @@ def _leaves(signature: CallSignature, at: int) -> list[int]:
     traced = [k for k in span if signature.leaves[k].is_traced]
     if not traced:
         leafless = not any(signature.leaves[k].path == path for k in span)
-        what = "holds no array or float" if leafless else "is static"
+        what = (
+            "holds no array or float"
+            if leafless
+            else f"is static (of type {type(signature.leaves[span[0]].value).__name__})"
+        )
         raise GradientError(
             f"{signature.name}: {path} ({name}) {what}, so there is no gradient by it",
             remedy="Pass a float or a float array, or choose another argument with argnums.",

@@ -340,6 +340,9 @@ class Array(Face):
     def logsumexp(self, axis: Any = None, keepdims: bool = False) -> Any:
         return reduce.logsumexp(trace_of(self), self, axis, keepdims)
 
+    nonzero = numpy_api.data_dependent("ndarray.nonzero")
+    compress = numpy_api.data_dependent("ndarray.compress")
+
     @classmethod
     def _refused_names(cls) -> Mapping[str, str]:
         return dict.fromkeys(dir(np.ndarray), "")

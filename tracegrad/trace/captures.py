@@ -44,11 +44,16 @@ class Captures:
     """The record of one outermost trace.
 
     `places` are functions that list ``(path, value)`` of what is reachable, used to give a path
-    to an array that was not read through a substituted name.
+    to an array that was not read through a substituted name.  `shared` are arrays that are views
+    of memory with an input of its own; `passed` is such memory that arguments are views of too;
+    `kept` are the tracers of the arrays of `Outside`, once closed.
     """
 
     trace: Trace
     found: dict[int, _Found] = field(default_factory=dict)
+    shared: dict[int, Tracer] = field(default_factory=dict)  # by id, given before tracing
+    passed: set[Memory] = field(default_factory=set)
+    kept: list[Tracer] = field(default_factory=list)
     places: list[Callable[[], Iterator[tuple[Path, Any]]]] = field(default_factory=list)
     _guards: dict[Hashable, Guard] = field(default_factory=dict)
 
@@ -80,13 +85,15 @@ class Captures:
             e.message = f"{path}: {e.message}"
             raise e.at(source.here()) from None
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in str(path)).strip("_")
-        tracer = self.trace.argument(
-            TensorType(array.shape, dtypes.of(array.dtype)),
-            name,
-            tracked=False,
-            layout=element_strides(array),
-            readonly=not array.flags.writeable,
-        )
+        tracer = self.shared.get(id(array))
+        if tracer is None:
+            tracer = self.trace.argument(
+                TensorType(array.shape, dtypes.of(array.dtype)),
+                name,
+                tracked=False,
+                layout=element_strides(array),
+                readonly=not array.flags.writeable,
+            )
         self.found[id(array)] = _Found(array, tracer, [path], array_entry(array))
         return tracer
 
@@ -119,36 +126,39 @@ class Captures:
     def _owner(self, memory: Memory) -> Path | None:
         trace: Trace | None = memory.trace
         while trace is not None and trace is not self.trace:
-            outer = next((c.outer for c in trace.captures.values() if c.inner is memory), None)
-            if outer is None:
+            capture = next((c for c in trace.captures.values() if c.inner is memory), None)
+            if capture is None or capture.passed:
                 return None
-            memory, trace = outer, outer.trace
+            memory, trace = capture.outer, capture.outer.trace
+        if memory in self.passed:
+            return None
         for found in self.found.values():
             if found.tracer.memory is memory:
                 return found.paths[0]
         return None
 
     def close(self, used: set[Value]) -> tuple[Outside, list[Value]]:
-        """What the specialisation keeps, and the graph inputs of its arrays.
+        """What the specialisation keeps, and the graph inputs to drop.
 
         `used` are the values that the graph reads; captured arrays that it never does are
         dropped with their inputs.
         """
-        arrays, inputs = [], []
-        for f in self.found.values():
+        arrays, dropped = [], []
+        for key, f in self.found.items():
             base = f.tracer.memory.base
             assert base is not None
-            if base not in used:
+            if base not in used and key not in self.shared:
+                dropped.append(base)
                 continue
+            self.kept.append(f.tracer)
             arrays.append(
                 CapturedArray(
                     f.paths[0],
-                    base.type,
+                    TensorType(f.tracer.shape, base.dtype),
                     f.tracer.layout.stride,  # type: ignore[arg-type]
                     bool(f.array.flags.writeable),
                     f.entry,
                     tuple(f.paths[1:]),
                 )
             )
-            inputs.append(base)
-        return Outside(tuple(self._guards.values()), tuple(arrays)), inputs
+        return Outside(tuple(self._guards.values()), tuple(arrays)), dropped

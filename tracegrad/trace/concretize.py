@@ -67,8 +67,8 @@ def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
 
     Raises LeakedTracerError when the trace of `x` is over.
     """
-    if x.concrete is not None:
-        return x.concrete
+    if x.contents is not None:
+        return x.contents
     _check_open(x)
     loc = _user_loc()
     _check_single(x, asked, loc)

@@ -74,14 +74,17 @@ def apply_op(
         return wrapped
     op, ins, _ = loop_of(trace, op, args, dtype, ufunc)
     shape = broadcast_shapes(*map(shape_of, args))
+    first = trace.mark()
     xs = prepared(trace, args, ins, shape)
-    return trace.apply(
+    out = trace.apply(
         _checked(op, xs),
         xs,
-        layout=strides_of(shape, args),  # type: ignore[no-any-return]
+        layout=strides_of(shape, args),
         scalar=scalar_flag(trace, shape),
         weak=weak,
     )
+    trace.check_saved(first, args)
+    return out  # type: ignore[no-any-return]
 
 
 def prepared(
@@ -220,8 +223,10 @@ def write_op(
     # Constants alone have no shape of their own: their value is written.
     shaped = any(isinstance(x, Tracer) for x in args)
     if where is None and out is target.element_type and shaped:
+        first = trace.mark()
         xs = prepared(trace, args, ins, target.shape)
         trace.write(target, _checked(op, xs), xs)
+        trace.check_saved(first, args)
         return target
     xs = prepared(trace, args, ins, shape)
     value: Any = trace.apply(_checked(op, xs), xs)

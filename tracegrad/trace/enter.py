@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -16,11 +16,13 @@ from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
 from tracegrad.trace import leaving
+from tracegrad.trace.alias_pattern import Group
 from tracegrad.trace.captures import Captures
+from tracegrad.trace.floating import warn_errstate
 from tracegrad.trace.guards import Argument, Outside
 from tracegrad.trace.leaves import NAMESPACE, Kind, Leaf, flatten, registration
-from tracegrad.trace.floating import warn_errstate
 from tracegrad.trace.modes import STATE
+from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.substitute import Substitution
 from tracegrad.trace.substitute_objects import is_user_class, restore_class
@@ -30,24 +32,32 @@ from tracegrad.trace.tracer import Capture, Trace, Tracer
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Where an input of the graph comes from; exactly one of the three is set.
+    """Where an input of the graph, or an argument, comes from; exactly one of the four is set.
 
     `leaf` indexes the leaves of the call, `array` the captured arrays of `Traced.outside`,
-    `outer` the storages of the enclosing trace in `Traced.captures`.
+    `outer` the storages of the enclosing trace in `Traced.captures`, `group` the memory that
+    several arrays share in `Traced.groups`.
     """
 
     leaf: int | None = None
     array: int | None = None
     outer: int | None = None
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OutLeaf:
-    """One leaf of the result: output `index` of the graph, or a `value` known while tracing."""
+    """One leaf of the result: output `index` of the graph, or a `value` known while tracing.
+
+    `same`: the very array that was passed in, or captured.  `readonly`: NumPy would refuse to
+    write it.
+    """
 
     kind: Kind
     index: int | None = None
     value: Any = None
+    same: Input | None = None
+    readonly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,7 @@ class Traced:
     captures: tuple[Capture, ...] = ()
     location: SourceLoc | None = None  # where the function is defined
     prints: tuple[Printed, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The result in its own structure, from one value for each of `outputs`."""
@@ -87,11 +98,13 @@ def trace_call(
     options: Options | None = None,
     parent: Trace | None = None,
     grad: bool = True,
+    shared: Sharing = APART,
 ) -> Traced:
     """Trace ``fn`` for the arguments that `signature` describes.
 
     `tracked` are the leaves that gradients may be asked of; `parent` is the enclosing trace of
-    a transform written inside a traced function; `grad` is the gradient mode on entry.
+    a transform written inside a traced function; `grad` is the gradient mode on entry; `shared`
+    says which arguments are views of common memory.
 
     Raises:
         TracegradError: something in the function cannot be traced; placed at the user's line.
@@ -100,17 +113,22 @@ def trace_call(
     exact = options.views == "exact" if parent is None else parent.exact_views
     trace = Trace(signature.name, face, parent, exact)
     captures, names = _outside_of(trace, parent, options.substitute)
-    args, kwargs = _arguments(trace, names, signature, tracked)
+    values = _arguments(trace, names, signature, tracked, shared)
+    args, kwargs = signature.rebuild(values)
+    if names.is_open:
+        _shadow_containers(names, (args, kwargs))
     run = names.call(fn, signature.name)
     if parent is None:
         warn_errstate(np.geterr())
     try:
         with _recording(trace, grad):
             result = leaving.run(run, args, kwargs, signature.name, face.__name__)
-            operands, outputs, tree = _results(trace, names, result, _defined(fn))
+            operands, outputs, tree, returned = _results(trace, names, result, _defined(fn))
             prints = _prints(trace, operands)
             outside = _close(trace, captures, operands, parent)
-            inputs = _inputs(trace, signature, captures, outside)
+            inputs = _inputs(trace, signature, captures, shared)
+            if parent is None:
+                outputs = _name_sources(outputs, returned, values, captures.kept)
             graph = trace.finish(operands)
     finally:
         trace.open = False
@@ -126,6 +144,7 @@ def trace_call(
         tuple(trace.captures.values()),
         _defined(fn),
         prints,
+        shared.groups,
     )
 
 
@@ -145,18 +164,21 @@ def _outside_of(
 
 
 def _arguments(
-    trace: Trace, names: Substitution, signature: CallSignature, tracked: Collection[int]
-) -> tuple[Any, Any]:
-    values = []
+    trace: Trace,
+    names: Substitution,
+    signature: CallSignature,
+    tracked: Collection[int],
+    shared: Sharing,
+) -> list[Any]:
+    """What stands for each leaf inside; inputs of common memory come behind the others."""
+    values: dict[int, Any] = {}
     for k, leaf in enumerate(signature.leaves):
-        if leaf.is_traced:
-            values.append(_argument(trace, leaf, k in tracked))
-        else:
-            values.append(names.read(Argument(k, leaf.name), leaf.value))
-    args, kwargs = signature.rebuild(values)
-    if names.is_open:
-        _shadow_containers(names, (args, kwargs))
-    return args, kwargs
+        if not leaf.is_traced:
+            values[k] = names.read(Argument(k, leaf.name), leaf.value)
+        elif k not in shared.leaves:
+            values[k] = _argument(trace, leaf, k in tracked)
+    values |= shared.enter(trace, signature, tracked, names.captures)
+    return [values[k] for k in range(len(signature.leaves))]
 
 
 def _shadow_containers(names: Substitution, tree: Any) -> None:
@@ -189,13 +211,13 @@ def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
 
 @contextmanager
 def _recording(trace: Trace, grad: bool) -> Iterator[None]:
-    before = STATE.grad
+    before = STATE.grad, STATE.inference
     STATE.traces.append(trace)
-    STATE.grad = grad
+    STATE.grad, STATE.inference = grad, False
     try:
         yield
     finally:
-        STATE.grad = before
+        STATE.grad, STATE.inference = before
         popped = STATE.traces.pop()
         assert popped is trace, "traces are closed in the order of their nesting"
 
@@ -205,12 +227,13 @@ def _recording(trace: Trace, grad: bool) -> Iterator[None]:
 
 def _results(
     trace: Trace, names: Substitution, result: Any, loc: SourceLoc | None
-) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec]:
+) -> tuple[list[Operand], list[OutLeaf], optree.PyTreeSpec, list[Tracer | None]]:
     leaves, tree = flatten(result)
     while sum(restore_class(names, x) for x in leaves):  # every one, so not any()
         leaves, tree = flatten(result)
     operands: list[Operand] = []
-    outputs = []
+    outputs: list[OutLeaf] = []
+    returned: list[Tracer | None] = []
     for x in leaves:
         refuse = None if isinstance(x, type) else getattr(type(x), "refuse", None)
         if isinstance(x, np.ndarray):
@@ -220,12 +243,33 @@ def _results(
         if not isinstance(x, Tracer):
             leaving.check_result(x, trace.name, loc)
             outputs.append(OutLeaf(Kind.STATIC, value=names.original(x)))
+            returned.append(None)
             continue
         x = trace.lift(x)
+        again = next((k for k, y in enumerate(returned) if y is x), None)
+        returned.append(x)
+        if again is not None and trace.parent is None:
+            outputs.append(outputs[again])
+            continue
         kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
         outputs.append(OutLeaf(kind, len(operands)))
         operands.append(trace.operand(x))
-    return operands, outputs, tree  # type: ignore[return-value]
+    return operands, outputs, tree, returned  # type: ignore[return-value]
+
+
+def _name_sources(
+    outputs: Sequence[OutLeaf],
+    returned: Sequence[Tracer | None],
+    values: Sequence[Any],
+    captured: Sequence[Tracer],
+) -> list[OutLeaf]:
+    """The outputs, those that are the caller's own arrays marked."""
+    of = {id(x): Input(array=k) for k, x in enumerate(captured)}
+    of |= {id(x): Input(leaf=k) for k, x in enumerate(values) if isinstance(x, Tracer)}
+    return [
+        replace(o, same=of.get(id(x)), readonly=x.readonly) if x is not None else o
+        for o, x in zip(outputs, returned, strict=True)
+    ]
 
 
 def _prints(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:
@@ -252,8 +296,7 @@ def _close(
     used = {x for x in operands if isinstance(x, Value)}
     for node in trace.builder.nodes:
         used.update(node.values())
-    outside, _ = captures.close(used)
-    dropped = {f.tracer.memory.base for f in captures.found.values()} - used
+    outside, dropped = captures.close(used)
     keep = [k for k, v in enumerate(trace.builder.inputs) if v not in dropped]
     trace.builder.inputs[:] = [trace.builder.inputs[k] for k in keep]
     trace.builder.tracked[:] = [trace.builder.tracked[k] for k in keep]
@@ -261,11 +304,18 @@ def _close(
 
 
 def _inputs(
-    trace: Trace, signature: CallSignature, captures: Captures, outside: Outside
+    trace: Trace, signature: CallSignature, captures: Captures, shared: Sharing
 ) -> tuple[Input, ...]:
-    out = [Input(leaf=k) for k, leaf in enumerate(signature.leaves) if leaf.is_traced]
-    out += [Input(array=k) for k in range(len(outside.arrays))]
-    if trace.parent is not None:
+    out = [
+        Input(leaf=k)
+        for k, leaf in enumerate(signature.leaves)
+        if leaf.is_traced and k not in shared.leaves
+    ]
+    out += [Input(group=k) for k in range(len(shared.groups))]
+    if trace.parent is None:
+        inside = {id(x) for x in captures.shared.values()}
+        out += [Input(array=k) for k, x in enumerate(captures.kept) if id(x) not in inside]
+    else:
         out += [Input(outer=k) for k in range(len(trace.captures))]
     assert len(out) == len(trace.builder.inputs), "every input has a source"
     return tuple(out)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from tracegrad import source
-from tracegrad.errors import UnsupportedError
+from tracegrad.errors import MissingAttributeError, UnsupportedError
 from tracegrad.graph.op import REGISTRY, Attrs, OpDef
 from tracegrad.trace import concretize, indexing, inplace, linalg, numpy_api, numpy_ufuncs
 from tracegrad.trace.elementwise import apply_op, fast_power, write_op
@@ -198,7 +198,12 @@ class Face(Tracer):
                 loc=source.here(),
                 remedy=self._refused_names()[name],
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingAttributeError(
+            f"'{'numpy.' * self.numpy_scalars}{self._origin()}' object has no attribute {name!r}",  # type: ignore[attr-defined]
+            loc=source.here(),
+        )
 
     @classmethod
     def _refused_names(cls) -> Mapping[str, str]:

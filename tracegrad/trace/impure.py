@@ -30,6 +30,7 @@ def _entries() -> Iterator[tuple[str, Any, str]]:
         ("random", _DRAW),
         ("secrets", _DRAW),
         ("time", _CLOCK),
+        ("uuid", "Make it before the call and pass it as an argument."),
     ):
         module = sys.modules.get(spelling)
         if module is None:
@@ -40,6 +41,8 @@ def _entries() -> Iterator[tuple[str, Any, str]]:
                 or not callable(value)
                 or isinstance(value, ModuleType)
                 or (spelling == "time" and name in _PURE)
+                or (spelling == "uuid" and not name.startswith("uuid"))
+                or (spelling == "uuid" and name in ("uuid3", "uuid5"))
                 or (isinstance(value, type) and value.__module__ == "builtins")
             ):
                 continue
@@ -55,7 +58,7 @@ def _entries() -> Iterator[tuple[str, Any, str]]:
 
 
 def _modules() -> tuple[bool, ...]:
-    return tuple(name in sys.modules for name in ("random", "secrets", "time", "numpy.random"))
+    return tuple(name in sys.modules for name in ("random", "secrets", "time", "uuid", "numpy.random"))
 
 
 @lru_cache(maxsize=8)
@@ -77,11 +80,23 @@ def impure(value: Any) -> Any:
     if found is not None and found[0] is value:
         refuse = _refusing(found[1], found[2])
         return Callee(value, refuse) if isinstance(value, type) else refuse
+    if isinstance(value, type) and value.__module__ == "datetime":
+        return _clock(value)
     generators = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
     random = sys.modules.get("random")
     if isinstance(value, generators) or (random is not None and isinstance(value, random.Random)):
         return RandomSource(type(value))
     return None
+
+
+@lru_cache(maxsize=8)
+def _clock(kind: type) -> Any:
+    """``datetime.datetime`` or ``datetime.date`` that does not tell the time; None for others."""
+    asking = [n for n in ("now", "utcnow", "today") if hasattr(kind, n)]
+    if not asking:
+        return None
+    refused = {n: staticmethod(_refusing(f"{kind.__name__}.{n}", _CLOCK)) for n in asking}
+    return type(kind.__name__, (kind,), refused)
 
 
 def _refusing(name: str, remedy: str) -> Any:

@@ -14,6 +14,7 @@ import optree
 from tracegrad import dtypes
 from tracegrad.errors import ArgumentError, DTypeError
 from tracegrad.graph.storage import dense_strides
+from tracegrad.trace.known import leaked
 from tracegrad.trace.tracer import Tracer
 from tracegrad.types import TensorType
 
@@ -141,6 +142,8 @@ def leaf_entry(x: Any) -> Hashable:
         dtypes.of(x.dtype)
         return (kind, "scalar")
     if isinstance(x, Tracer):
+        if not x.trace.eager and not x.trace.open:
+            raise leaked(x)
         return (kind, x.element_type, x.shape, x.layout.stride, x.scalar, x.weak)
     if kind is Static:
         return ("static", _hashable(x.value))
@@ -153,10 +156,14 @@ def _hashable(x: Any) -> Hashable:
         hash(x)
     except TypeError:
         kind = type(x).__name__
+        if isinstance(x, (np.ndarray, list, dict)):
+            remedy = "Leave it out of static_argnums and static_argnames: arrays are traced, lists "
+            remedy += "and dicts are containers.  A table of constants can be a tuple."
+        else:
+            remedy = "Give a hashable value (a tuple, a frozen dataclass), or make its arrays "
+            remedy += f"visible with tg.register_pytree({kind})."
         raise ArgumentError(
-            f"a static value of type {kind} is not hashable",
-            remedy="Give a hashable value (a tuple instead of a list, a frozen dataclass), or "
-            f"make its arrays visible with tg.register_pytree({kind}).",
+            f"a static value of type {kind} is not hashable", remedy=remedy
         ) from None
     # 1, True and 1.0 are equal, and mean different programs.
     return (type(x), x)

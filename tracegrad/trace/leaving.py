@@ -68,7 +68,7 @@ def _foreign(e: Exception, face: str) -> TracegradError | None:
         # NumPy's own conversion of a scalar: a[0] = tracer.
         call = _spelling(loc) or _text(loc)
         return EscapeError(
-            f"`{call}` needs a real number, but a traced value reached it: {text}",
+            f"`{call}` needs a real number, but a traced value reached it",
             loc=loc,
             remedy=_REAL,
         )
@@ -147,7 +147,7 @@ def check_result(x: Any, name: str, loc: SourceLoc | None) -> None:
     """
     kind = type(x).__name__
     if isinstance(x, _ITERATORS):
-        what, remedy = f"a {kind}", "Return a list or a tuple of its items."
+        what, remedy = f"a {kind}", "Return a list or a tuple; yield and await are not traced."
     elif isinstance(x, (set, bytearray)):
         what, remedy = f"a {kind}, which all calls would share", "Return a tuple."
     elif not isinstance(x, type) and _holds_tracer(x):
@@ -173,8 +173,5 @@ def _holds_tracer(x: Any) -> bool:
             held.append(cell.cell_contents)
         except ValueError:  # not yet assigned
             continue
-    try:
-        held += vars(x).values()
-    except TypeError:  # no __dict__
-        pass
+    held += getattr(x, "__dict__", {}).values()
     return any(isinstance(y, Tracer) for y in held)

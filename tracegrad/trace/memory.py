@@ -82,7 +82,7 @@ class Tracer:
     @property
     def element_type(self) -> DType:
         """The `DType` (the faces' `dtype` is NumPy's)."""
-        return self.alias.storage.dtype
+        return self.alias.dtype
 
     @property
     def memory(self) -> Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,25 +45,26 @@ def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Tracer:
     return select(trace, *(as_arg(trace, a) for a in (condition, x, y)))
 
 
+def data_dependent(name: str) -> Callable[..., Any]:
+    """A function or method whose result has a shape that depends on values: refused."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise DataDependentShapeError(
+            f"the shape of the result of {name} depends on traced values",
+            loc=source.here(),
+            remedy=indexing.MASK_REMEDY,
+        )
+
+    return refuse
+
+
 def _register_data_dependent() -> None:
-    """Functions whose result has a shape that depends on values."""
-
-    def bind(name: str) -> Any:
-        def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise DataDependentShapeError(
-                f"the shape of the result of {name} depends on traced values",
-                loc=source.here(),
-                remedy=indexing.MASK_REMEDY,
-            )
-
-        return refuse
-
     for name in (
         "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_all",
         "unique_counts", "unique_inverse", "extract", "compress", "intersect1d", "union1d",
         "setdiff1d", "setxor1d", "trim_zeros",
     ):
-        implements(getattr(np, name))(bind(f"np.{name}"))
+        implements(getattr(np, name))(data_dependent(f"np.{name}"))
 
 
 @implements(np.clip)

@@ -327,6 +327,8 @@ def broadcast(
     """
     if isinstance(x, Literal) or x.shape == to:
         return x
+    if trace.eager:  # what a node keeps of a repeated operand is its memory, not a copy
+        return trace.view(x, *spread_steps(x.shape, to), origin="expand")
     steps = spread_steps(x.shape, to)
     if x.concrete is not None:
         if known:

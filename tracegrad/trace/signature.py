@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from tracegrad import dtypes
+from tracegrad import dtypes, source
 from tracegrad.errors import ArgumentError, TracegradError
 from tracegrad.trace.leaves import (
     C_ORDER,
@@ -79,7 +79,10 @@ class Signature:
         self.parameters = tuple(self.signature.parameters) if self.signature else ()
         nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self.static_nums, self.static_names = self._resolve(nums, names)
+        try:
+            self.static_nums, self.static_names = self._resolve(nums, names)
+        except TracegradError as e:
+            raise e.at(source.here()) from None
         self._plain = not (self.static_nums or self.static_names or method)
         self._limit = self._positional()
 
@@ -198,7 +201,7 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as e:
-            raise ArgumentError(f"{self.name}() {e}") from None
+            raise ArgumentError(f"{self.name}() {e}", loc=source.here()) from None
         return bound.args, bound.kwargs
 
     def _entry(self, x: Any, k: int, tree: optree.PyTreeSpec) -> Hashable:
@@ -208,7 +211,7 @@ class Signature:
             path = path_text(tree.accessors()[k])
             e.message = f"{self.name}: {path}: {e.message}"
             e.args = (e.message,)
-            raise
+            raise e.at(source.here()) from None
 
     # -- a new specialisation
 

@@ -21,12 +21,13 @@ from tracegrad.errors import (
 )
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
-from tracegrad.graph.op import Attrs, Decompose, OpDef
+from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
 from tracegrad.graph.storage import Geometry, Step, View, dense_strides
 from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
 from tracegrad.trace import known
+from tracegrad.trace.inference import check_kept
 from tracegrad.trace.memory import Memory, Tracer
-from tracegrad.trace.modes import is_tracking
+from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.tracking import Recorder
 from tracegrad.types import TensorType
 from tracegrad.views import family
@@ -35,10 +36,14 @@ from tracegrad.views.family import Alias, CreationKind
 
 @dataclass(slots=True, eq=False)
 class Capture:
-    """A storage of an outer trace that a nested trace uses: its base there, its copy here."""
+    """A storage of an outer trace that a nested trace uses: its base there, its copy here.
+
+    `passed`: arguments of the nested function are views of it.
+    """
 
     outer: Memory
     inner: Memory
+    passed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +80,10 @@ class Trace(Recorder):
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)
     _cut: dict[family.Family, Cut] = field(default_factory=dict)
+    # The whole storage as members of a family that detach started see it.
+    _roots: dict[family.Family, Value] = field(default_factory=dict)
+    _has_inference: bool = False
+    _plain: dict[tuple[Alias, int, bool], Tracer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name, Stage.TRACED)
@@ -104,7 +113,9 @@ class Trace(Recorder):
         dtype = dtypes.of(data.dtype)
         layout = tuple(s // data.itemsize for s in data.strides)
         memory = Memory(data.shape, dtype, trace=self, array=data, layout=layout)
+        self._note_inference(memory)
         alias = family.fresh(data.shape, dtype, False, self.builder.loc, memory)
+        memory.family = alias.family
         return self.face(
             self, alias, Geometry(0, data.shape, layout), None, data, scalar=scalar, weak=weak
         )
@@ -115,6 +126,7 @@ class Trace(Recorder):
         shape, dtype = value.type.shape, value.type.dtype
         strides = layout if layout is not None else dense_strides(shape)
         memory = Memory(shape, dtype, trace=self, base=value, layout=strides)  # type: ignore[arg-type]
+        self._note_inference(memory)
         alias = family.fresh(shape, dtype, tracked, self.builder.loc, memory)
         memory.family = alias.family
         return self.face(self, alias, Geometry(0, shape, strides), value, None, **flags)
@@ -142,7 +154,9 @@ class Trace(Recorder):
         if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
             return self._fold(op, xs, attrs, scalar, weak)
         tracked = self._use(op, xs)
+        first = self.mark()
         results = self._emit(op, [self.operand(x) for x in xs], attrs, hint)
+        self.check_saved(first, xs)
         if isinstance(results, Value):
             return self._base(
                 results, tracked and results.dtype.is_inexact, layout, scalar=scalar, weak=weak
@@ -169,9 +183,12 @@ class Trace(Recorder):
             if x.concrete is None:
                 self._check_use(x)
         tracked = is_tracking() and any(x.alias.requires_grad for x in xs)
+        first = self.mark()
         results = self.builder.emit(
             op, [self.operand(x) for x in xs], attrs, regions=regions, hints=hints
         )
+        if isinstance(op.derivative, ByRegions):
+            self.check_saved(first, xs)
         return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
 
     def base_of(self, memory: Memory) -> Tracer:
@@ -201,7 +218,9 @@ class Trace(Recorder):
             if isinstance(x, Tracer) and x.concrete is None:
                 self._check_use(x)
         given = [self.operand(x) for x in xs]
+        first = self.mark()
         made = build(self.builder, *given)
+        self.check_saved(first, xs)
         if isinstance(made, Literal):
             return self.concrete(np.asarray(made.value, made.dtype.np), scalar=scalar, weak=weak)
         if any(made is x for x in given):
@@ -234,22 +253,22 @@ class Trace(Recorder):
     def _strided(self, x: Tracer, alias: Alias, layout: Geometry) -> Tracer:
         if x.concrete is not None:
             self._promote(x.memory)
-        assert x.memory.base is not None
         attrs = HandleAttrs(alias.view, "as_strided")
-        value = self.builder.alias(view, x.memory.base, attrs)
+        self.builder.grad = not alias.cut
+        value = self.builder.alias(view, self._root(x), attrs)
         return self.face(self, alias, layout, value, None)
 
     def _detached(self, x: Tracer, alias: Alias) -> Tracer:
         if x.concrete is not None:
             return self.face(self, alias, x.layout, None, x.concrete)
-        value = self.builder.alias(detach, self.handle(x), Attrs())
-        return self.face(self, alias, x.layout, value, None, readonly=x.readonly)
+        return self.face(self, alias, x.layout, None, None, readonly=x.readonly)
 
     def detach_in_place(self, x: Tracer) -> None:
         """PyTorch's ``detach_`` of a base; views taken before follow it from the next write on."""
         before, cut = x.alias.family, self.detach(x)
-        x.alias, x._value = cut.alias, cut._value
-        self._cut[before] = Cut(cut.alias.family, cut._value, x.memory.version)
+        x.alias = cut.alias
+        x._value = self.handle(cut) if x.concrete is None else None
+        self._cut[before] = Cut(cut.alias.family, x._value, x.memory.version)
 
     def _follow(self, x: Tracer) -> None:
         """Move a view to its base's new family once that has been written."""
@@ -286,11 +305,12 @@ class Trace(Recorder):
             self._promote(target.memory)
         if self.check_outside is not None:
             self.check_outside(target, tracked)
-        handle = self.handle(target)
+        handle, first = self.handle(target), self.mark()
         given = [self.operand(x) for x in xs]
         if isinstance(op.lowering, Decompose):
             given, op, attrs = [self._emit(op, given, attrs)], copy, copy.attrs()
         self.builder.emit(op, given, attrs, target=handle)
+        self.check_saved(first, xs)
         family.record_write(target.alias, tracked and target.element_type.is_inexact)
 
     def place(self) -> source.SourceLoc | None:
@@ -298,7 +318,15 @@ class Trace(Recorder):
         loc = source.here()
         self.builder.loc = loc
         self.builder.grad = is_tracking()
+        self.builder.inference = STATE.inference
         return loc
+
+    def mark(self) -> int:
+        return len(self.builder.nodes)
+
+    def check_saved(self, first: int, operands: Sequence[Any]) -> None:
+        if self._has_inference and is_tracking():
+            check_kept(self, first, operands)
 
     # -- values
 
@@ -314,24 +342,35 @@ class Trace(Recorder):
         key = (x.memory, x.memory.version, x.alias.view)
         found = self._snapshots.get(key)
         if found is None:
-            found = self._snapshots[key] = known.value_of(self.builder, array)
+            found = self._snapshots[key] = self._enter(x.memory, array)
         return found
 
     def handle(self, x: Tracer) -> Value:
         """The handle of `x` in this trace's graph."""
         if x._value is None:
-            memory = x.memory
-            assert memory.base is not None
-            base, steps = memory.base, x.alias.view.steps
-            if not steps and not x.alias.is_view:
-                x._value = base
+            root = self._root(x)
+            if not x.alias.view and not x.alias.is_view:
+                x._value = root
             else:
-                before = self.builder.grad
-                self.builder.grad = x.alias.kind is not CreationKind.NO_GRAD
+                b = self.builder
+                before = b.grad, b.inference
+                b.inference = x.alias.kind is CreationKind.INFERENCE
+                b.grad = not x.alias.cut
                 attrs = HandleAttrs(x.alias.view, x.alias.op_name, -1)
-                x._value = self.builder.alias(view, base, attrs)
-                self.builder.grad = before
+                x._value = b.alias(view, root, attrs)
+                b.grad, b.inference = before
         return x._value
+
+    def _root(self, x: Tracer) -> Value:
+        """The handle of the whole storage of `x` in the gradient family of `x`."""
+        memory, of = x.memory, x.alias.family
+        assert memory.base is not None
+        if of is memory.family:
+            return memory.base
+        found = self._roots.get(of)
+        if found is None:
+            found = self._roots[of] = self.builder.alias(detach, memory.base, Attrs())
+        return found
 
     def lift(self, x: Tracer) -> Tracer:
         """`x` as a tracer of this trace; outer tracers become captures of the region."""
@@ -354,21 +393,57 @@ class Trace(Recorder):
         return self._captured(x)
 
     def _captured(self, x: Tracer) -> Tracer:
+        if x.alias.ruled:
+            x = x.trace.plain(x)  # type: ignore[attr-defined]
         outer = x.memory
         if outer.array is not None:
             x.trace._promote(outer)
         capture = self.captures.get(outer)
         if capture is None:
-            assert outer.base is not None
-            value = self.builder.input(outer.base.type, outer.base.hint)
-            inner = Memory(
-                outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
-            )
-            capture = self.captures[outer] = Capture(outer, inner)
+            capture = self._capture(outer, tracked=False)
         a = x.alias
         fam = self._families.setdefault(a.family, family.Family(False))
         alias = replace(a, storage=capture.inner, family=fam, own=False)  # type: ignore[type-var]
         return self._again(x, alias, None)
+
+    def _capture(self, outer: Memory, *, tracked: bool) -> Capture:
+        """A new input for a storage of the enclosing trace."""
+        assert outer.base is not None and outer.family is not None
+        value = self.builder.input(outer.base.type, outer.base.hint, tracked=tracked)
+        inner = Memory(
+            outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
+        )
+        inner.inference = outer.inference
+        self._has_inference |= outer.inference
+        inner.family = self._families.setdefault(outer.family, family.Family(tracked))
+        capture = self.captures[outer] = Capture(outer, inner)
+        return capture
+
+    def receive(self, xs: Sequence[Tracer], *, tracked: bool) -> list[Tracer]:
+        """Views of one storage of the enclosing trace as arguments that stay views of it, so that
+        writes through one are seen through the others; `tracked`: gradients may be asked."""
+        outer = xs[0].memory
+        if outer.array is not None:
+            xs[0].trace._promote(outer)  # type: ignore[attr-defined]
+        capture = self._capture(outer, tracked=tracked)
+        capture.passed = True
+        return [
+            self._again(
+                x, replace(x.alias, storage=capture.inner, family=capture.inner.family, own=False),
+                None,
+            )
+            for x in xs
+        ]
+
+    def plain(self, x: Tracer) -> Tracer:
+        """The value of a view whose history is a custom function's, for regions, which know
+        storages and their bases only; not to be written there."""
+        key = (x.alias, x.memory.version, is_tracking())
+        found = self._plain.get(key)
+        if found is None:
+            found = self._plain[key] = self.read(x)
+            found.readonly = True
+        return found
 
     def _again(self, x: Tracer, alias: Alias, array: np.ndarray | None) -> Tracer:
         """A tracer of this trace in the place of `x`."""
@@ -381,8 +456,21 @@ class Trace(Recorder):
         """Move known contents into the graph, since a traced value is about to enter them."""
         assert memory.array is not None
         trace = memory.trace
-        memory.base = known.value_of(trace.builder, memory.array)
+        memory.base = trace._enter(memory, memory.array)
         memory.array = None
+
+    def _enter(self, memory: Memory, array: np.ndarray) -> Value:
+        """Known contents of a storage as a value; made where the storage was, not here."""
+        b = self.builder
+        before, b.grad, b.inference = (b.grad, b.inference), True, memory.inference
+        value = known.value_of(b, array)
+        b.grad, b.inference = before
+        return value
+
+    def _note_inference(self, memory: Memory) -> None:
+        """Mark a storage that is made now."""
+        if STATE.inference:
+            memory.inference = self._has_inference = True
 
     def _reference(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs) -> Any:
         arrays = [

@@ -123,6 +123,15 @@ class Recorder(ABC):
     def _refresh(self, x: Tracer) -> None:  # noqa: B027 (a graph needs none)
         """Bring the history of a view up to date after writes to its family."""
 
+    def mark(self) -> int:
+        """A place in the recording, for `check_saved`."""
+        return 0
+
+    def check_saved(self, first: int, operands: Sequence[Any]) -> None:  # noqa: B027 (at the
+        # prompt saving is checked when it happens)
+        """Refuse inference tensors among `operands` that what was recorded since `first` keeps
+        for its backward."""
+
     # -- reading and views
 
     def read(
@@ -190,6 +199,12 @@ class Recorder(ABC):
         loc = self.place()
         x = self.lift(x)
         self._check_use(x)
+        if x.alias.ruled:
+            raise UnsupportedError(
+                "as_strided() of a view that a custom Function returned",
+                loc=loc,
+                remedy="Take it of a clone() of that view.",
+            )
         step = Strided(size, stride, offset)
         alias = family.view_of(
             x.alias,

@@ -89,6 +89,11 @@ class Alias:
         return self.family.tracked or self.own
 
     @property
+    def dtype(self) -> DType:
+        """The element type that the tensor has (its storage may have another)."""
+        return self.view.dtype(self.storage.dtype) if self.view.steps else self.storage.dtype
+
+    @property
     def is_stale(self) -> bool:
         return self.is_view and self.fresh_at != self.storage.version
 

@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from tracegrad.dims import Dim, add, is_at_most, mul
-from tracegrad.graph.storage import Index, Pick, Span, View
+from tracegrad.graph.storage import Index, Pick, Retype, Span, View
 from tracegrad.ops.views import flat_positions
 from tracegrad.types import Shape
 
@@ -22,7 +22,8 @@ def are_disjoint(a: View, b: View, base: Shape) -> bool:
         first, second = a.steps[0], b.steps[0]
         if isinstance(first, Index) and isinstance(second, Index):
             return _index_disjoint(first, second)
-    if not all(isinstance(n, int) for n in base):
+    if not all(isinstance(n, int) for n in base) or any(
+            isinstance(s, Retype) for s in (*a.steps, *b.steps)):
         return False
     if int(np.prod(base)) > _ENUMERATE:  # type: ignore[arg-type]
         return False

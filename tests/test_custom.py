@@ -1,0 +1,728 @@
+"""`tg.Function`, `tg.custom_vjp`, `tg.custom_jvp`: the user's rule, in every place it can stand."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from tracegrad.aliasing.functionalize import functionalize
+from tracegrad.errors import GradientError, GradientWarning, UnsupportedError, ViewMutationError
+from tracegrad.graph.text import parse_graph, print_graph
+from tracegrad.graph.verify import verify
+
+X = np.array([0.5, -1.5, 2.0, 3.0])
+
+
+class Cube(tg.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * g
+
+
+class Tenfold(tg.Function):
+    """Twice its input, with a rule that is not its derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 10.0
+
+
+class Doubled(tg.Function):
+    """Doubles its input in place; the rule says 20."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x *= 2.0
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 20.0
+
+
+class Head(tg.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.n = x.shape[0]
+        return x[:2]
+
+    @staticmethod
+    def backward(ctx, g):
+        out = np.zeros(ctx.n)
+        out[:2] = g * 10.0
+        return out
+
+
+class Scaled(tg.Function):
+    """x * k for a number k that is not a tensor."""
+
+    @staticmethod
+    def forward(ctx, x, k, unused):
+        ctx.k = k
+        return x * k
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.k, None, None
+
+
+def both_faces(test):
+    return pytest.mark.parametrize("face", ["numpy", "torch"])(test)
+
+
+def gradient(f, *args, **options):
+    return tg.grad(f, **options)(*args)
+
+
+# ------------------------------------------------------------------------------- the rule
+
+
+@both_faces
+def test_rule_replaces_the_derivative(face):
+    got = gradient(lambda x: (Tenfold.apply(x) * x).sum(), X, arrays=face)
+    np.testing.assert_allclose(got, 10 * X + 2 * X)
+
+
+def test_second_and_third_derivatives():
+    def f(x):
+        return np.sum(Cube.apply(x) * x)
+
+    def g(x):
+        return np.sum(tg.grad(f)(x) * x)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 4 * X**3)
+    np.testing.assert_allclose(tg.grad(g)(X), 16 * X**3)
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(tg.grad(g)(x)))(X), 48 * X**2)
+
+
+def test_value_outside_and_inside_a_trace():
+    np.testing.assert_allclose(Cube.apply(X), X**3)
+    np.testing.assert_allclose(tg.compile(lambda x: Cube.apply(x))(X), X**3)
+
+
+def test_results_route_second_derivatives():
+    class Exp(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = np.exp(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return g * y
+
+    f = tg.grad(lambda x: np.sum(tg.grad(lambda x: np.sum(Exp.apply(x)))(x)))
+    np.testing.assert_allclose(f(X), np.exp(X))
+
+
+def test_computed_values_are_constants_and_say_so():
+    class Sine(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.cosine = np.cos(x)
+            return np.sin(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.cosine
+
+    def f(x):
+        return np.sum(Sine.apply(x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(tg.grad(f)(X), np.cos(X))
+    with pytest.warns(GradientWarning, match="second derivative of Sine"):
+        got = tg.grad(lambda x: np.sum(tg.grad(f)(x)))(X)
+    np.testing.assert_array_equal(got, np.zeros_like(X))
+    with pytest.warns(GradientWarning, match="second derivative of Sine"):
+        tg.jvp(tg.grad(f), (X,), (X,))
+
+
+def test_inputs_that_are_no_tensors():
+    np.testing.assert_allclose(gradient(lambda x: np.sum(Scaled.apply(x, 3.0, "s")), X), 3 + 0 * X)
+
+
+def test_traced_number_as_input():
+    class Times(tg.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            ctx.save_for_backward(x, k)
+            return x * k
+
+        @staticmethod
+        def backward(ctx, g):
+            x, k = ctx.saved_tensors
+            return g * k, np.sum(g * x)
+
+    dx, dk = tg.grad(lambda x, k: np.sum(Times.apply(x, k)), argnums=(0, 1))(X, 2.0)
+    np.testing.assert_allclose(dx, 2 + 0 * X)
+    assert isinstance(dk, float)
+    assert dk == pytest.approx(X.sum())
+
+
+def test_several_results_and_absent_cotangents():
+    class Split(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0, x * 2.0, x > 0, "tag"
+
+        @staticmethod
+        def backward(ctx, g, h, mask, tag):
+            assert tag is None
+            return g * 7.0 + h * 100.0
+
+    def f(x):
+        a, _, mask, tag = Split.apply(x)
+        assert tag == "tag"
+        return np.sum(a * np.where(mask, 1.0, 0.0))
+
+    np.testing.assert_allclose(gradient(f, X), 7.0 * (X > 0))
+
+
+def test_gradient_is_summed_to_the_shape_of_its_input():
+    class Spread(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + np.zeros((3, 4))
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    np.testing.assert_allclose(gradient(lambda x: np.sum(Spread.apply(x)), X), 3 + 0 * X)
+    column = X[:3].reshape(3, 1)
+    np.testing.assert_allclose(
+        gradient(lambda x: np.sum(Spread.apply(x)), column), np.full((3, 1), 4.0))
+
+
+def test_setup_context_form():
+    class Square(tg.Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 5.0 * x * g
+
+    np.testing.assert_allclose(gradient(lambda x: np.sum(Square.apply(x)), X), 5 * X)
+    np.testing.assert_allclose(Square.apply(X), X * X)
+
+
+def test_non_differentiable_result():
+    class Pair(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            a, b = x * 2.0, x * 3.0
+            ctx.mark_non_differentiable(b)
+            return a, b
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g * 2.0 + h
+
+    def f(x):
+        a, b = Pair.apply(x)
+        return np.sum(a * b)
+
+    np.testing.assert_allclose(gradient(f, X), 2.0 * 3.0 * X)
+
+
+def test_materialize_and_needs():
+    seen = []
+
+    class Two(tg.Function):
+        @staticmethod
+        def forward(ctx, x, n, i):
+            ctx.set_materialize_grads(False)
+            seen.append(ctx.needs_input_grad)
+            b = x * 1.0
+            ctx.mark_non_differentiable(b)
+            return x * 2.0, b
+
+        @staticmethod
+        def backward(ctx, g, h):
+            assert h is None
+            return g * 2.0, None, None
+
+    index = np.arange(3)
+    gradient(lambda x: np.sum(Two.apply(x, 3, index)[0]), X)
+    assert seen == [(True, False, False)]
+
+
+def test_containers_of_tensors_on_the_context():
+    class Kept(tg.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.both = {"x": x, "more": [y, 2.0, None]}
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            y, two, nothing = ctx.both["more"]
+            assert two == 2.0 and nothing is None
+            return g * y, g * ctx.both["x"]
+
+    dx, dy = tg.grad(lambda x, y: np.sum(Kept.apply(x, y)), argnums=(0, 1))(X, X + 1)
+    np.testing.assert_allclose(dx, X + 1)
+    np.testing.assert_allclose(dy, X)
+
+
+def test_rule_reads_an_enclosing_value():
+    def f(x, k):
+        class Times(tg.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * k
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * k
+
+        return np.sum(Times.apply(x) * k)
+
+    np.testing.assert_allclose(gradient(f, X, X + 1), (X + 1) ** 2)
+
+
+def test_compiled_function_and_custom_inside_custom():
+    inner = tg.compile(lambda x: Tenfold.apply(x) * x)
+
+    class Outer(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return inner(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return Tenfold.apply(g * x)
+
+    def f(x):
+        return np.sum(Outer.apply(x))
+
+    np.testing.assert_allclose(tg.compile(f)(X), np.sum(2 * X * X))
+    np.testing.assert_allclose(gradient(f, X), 2 * X)
+    # The derivative of the rule takes the inner rule: 10.
+    np.testing.assert_allclose(gradient(lambda x: np.sum(tg.grad(f)(x)), X), 10 + 0 * X)
+
+
+def test_gradient_inside_forward():
+    class Slope(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return tg.grad(lambda y: np.sum(y**3))(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * tg.grad(lambda y: np.sum(3 * y**2))(x)
+
+    np.testing.assert_allclose(tg.compile(Slope.apply)(X), 3 * X**2)
+    np.testing.assert_allclose(gradient(lambda x: np.sum(Slope.apply(x)), X), 6 * X)
+
+
+# --------------------------------------------------------------------------- forward mode
+
+
+def test_forward_mode_is_the_transpose_of_backward():
+    t = np.arange(4.0)
+    value, moved = tg.jvp(lambda x: Tenfold.apply(x) * x, (X,), (t,))
+    np.testing.assert_allclose(value, 2 * X * X)
+    np.testing.assert_allclose(moved, 10 * t * X + 2 * X * t)
+    _, second = tg.jvp(tg.grad(lambda x: np.sum(Cube.apply(x))), (X,), (t,))
+    np.testing.assert_allclose(second, 6 * X * t)
+
+
+def test_own_jvp_and_what_a_nonlinear_backward_lacks():
+    class Clipped(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return np.clip(g, -1.0, 1.0)
+
+    class Both(Clipped):
+        @staticmethod
+        def jvp(ctx, t):
+            return t * 5.0
+
+    np.testing.assert_allclose(gradient(lambda x: np.sum(3 * Clipped.apply(x)), X), 1 + 0 * X)
+    with pytest.raises(GradientError, match="Clipped is not linear") as e:
+        tg.jvp(lambda x: Clipped.apply(x), (X,), (X,))
+    assert "Define jvp" in str(e.value)
+    np.testing.assert_allclose(tg.jvp(lambda x: Both.apply(x), (X,), (X,))[1], 5 * X)
+
+
+def test_jvp_alone_serves_reverse_mode():
+    class Only(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_forward(x)
+            return x * x
+
+        @staticmethod
+        def jvp(ctx, t):
+            (x,) = ctx.saved_tensors
+            return 3.0 * x * t
+
+    np.testing.assert_allclose(gradient(lambda x: np.sum(Only.apply(x)), X), 3 * X)
+
+
+# ------------------------------------------------------------------ writes, views and inputs
+
+
+@both_faces
+def test_dirty_input_is_a_write_of_its_base(face):
+    def f(x):
+        y = x * 1.0
+        z = y[1:3]
+        assert Doubled.apply(z) is z
+        return (y * X).sum()
+
+    expected = X.copy()
+    expected[1:3] *= 20.0
+    np.testing.assert_allclose(gradient(f, X, arrays=face), expected)
+
+
+def test_dirty_argument_is_written_back():
+    x = X.copy()
+    tg.compile(lambda x: np.sum(Doubled.apply(x)))(x)
+    np.testing.assert_allclose(x, 2 * X)
+
+
+def test_saved_dirty_input_is_the_result():
+    class Exp(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x[...] = np.exp(x)
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return g * y
+
+    def f(x):
+        return np.sum(Exp.apply(x * 1.0))
+
+    np.testing.assert_allclose(gradient(f, X), np.exp(X))
+    np.testing.assert_allclose(gradient(lambda x: np.sum(tg.grad(f)(x)), X), np.exp(X))
+
+
+def test_unmarked_write_is_hidden_from_the_gradient():
+    class Sneaky(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x *= 2.0
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * np.ones(4)
+
+    def f(x):
+        y = x * 1.0
+        s = Sneaky.apply(y)
+        return s + np.sum(y * y)
+
+    value, got = tg.value_and_grad(f)(X)
+    np.testing.assert_allclose(value, np.sum(2 * X) + np.sum(4 * X * X))
+    np.testing.assert_allclose(got, 1.0 + 2 * (2 * X))
+
+
+def test_views_carry_the_rule():
+    def f(x):
+        z = Head.apply(x * 1.0)
+        return np.sum(z[1:] * 5.0) + np.sum(z)
+
+    np.testing.assert_allclose(gradient(f, X), [10.0, 60.0, 0.0, 0.0])
+
+
+def test_view_captured_by_a_nested_gradient_carries_the_rule():
+    def f(x):
+        z = Head.apply(x * 1.0)
+        return tg.grad(lambda k: np.sum(z * k))(1.0) + np.sum(z)
+
+    np.testing.assert_allclose(gradient(f, X), [20.0, 20.0, 0.0, 0.0])
+
+
+def test_view_result_shares_memory():
+    def f(x):
+        y = x * 1.0
+        z = Head.apply(y)
+        with tg.no_grad():
+            y *= 3.0
+            return z * 1.0, y * 1.0
+
+    head, whole = tg.compile(f)(X)
+    np.testing.assert_allclose(head, 3 * X[:2])
+    np.testing.assert_allclose(whole, 3 * X)
+
+
+@pytest.mark.parametrize("views", ["torch", "exact"])
+def test_view_results_may_not_be_written(views):
+    class Halves(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[:2], x[2:]
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return np.concatenate((g, h))
+
+    def one(x):
+        z = Head.apply(x * 1.0)
+        z *= 2.0
+        return z.sum()
+
+    def several(x):
+        a, b = Halves.apply(x * 1.0)
+        a *= 2.0
+        return a.sum() + b.sum()
+
+    for f, kind in ((one, "custom_function"), (several, "multi_output")):
+        with pytest.raises(ViewMutationError) as e:
+            gradient(f, X, views=views)
+        assert e.value.kind == f"{kind}_view_inplace"
+        assert e.value.direct
+        # Nothing tracked: an ordinary write.
+        assert np.isfinite(tg.compile(f, views=views)(X))
+
+
+def test_refusals_of_dirty_inputs():
+    class Lost(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x *= 2.0
+            ctx.mark_dirty(x)
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class Two(tg.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            x *= 2.0
+            ctx.mark_dirty(x)
+            return x, y * 1.0
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g, h
+
+    def lost(x):
+        return np.sum(Lost.apply(x * 1.0))
+
+    def views(x):
+        y = x * 1.0
+        return np.sum(Two.apply(y[:2], y[2:])[0])
+
+    def shared(x):
+        y = x * 1.0
+        return np.sum(Two.apply(y, y)[0])
+
+    def hidden(x):
+        y = x * 1.0
+        with tg.no_grad():
+            v = y[:2]
+        return np.sum(Doubled.apply(v))
+
+    for f, kind in ((lost, "dirty_not_returned"), (views, "dirty_view_multi_out"),
+                    (hidden, "no_grad_view_inplace")):
+        with pytest.raises(ViewMutationError) as e:
+            gradient(f, X)
+        assert e.value.kind == kind
+        assert "test_custom.py" in str(e.value)
+    with pytest.raises(UnsupportedError, match="shares memory"):
+        gradient(shared, X)
+
+
+def test_refusals_of_rules():
+    def bad(result):
+        class Bad(tg.Function):
+            @staticmethod
+            def forward(ctx, x, k):
+                return x * k
+
+            @staticmethod
+            def backward(ctx, g):
+                return result(g)
+
+        return lambda x: np.sum(Bad.apply(x, 2.0))
+
+    for result, words in ((lambda g: g, "returns 1 gradients"),
+                          (lambda g: (g, g), "input 1, which is not a tensor"),
+                          (lambda g: (g[:2], None), r"shape \(2,\)")):
+        with pytest.raises(GradientError, match=words):
+            gradient(bad(result), X)
+
+    class Ruleless(tg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2.0
+
+    np.testing.assert_allclose(tg.compile(lambda x: Ruleless.apply(x))(X), 2 * X)
+    with pytest.raises(GradientError, match="Ruleless has no derivative rule"):
+        gradient(lambda x: np.sum(Ruleless.apply(x)), X)
+
+
+# ----------------------------------------------------------------------------- JAX's forms
+
+
+@tg.custom_vjp
+def sine(x, y):
+    return {"s": np.sin(x) * y}
+
+
+def _sine_fwd(x, y):
+    return {"s": np.sin(x) * y}, (np.cos(x), np.sin(x), y)
+
+
+def _sine_bwd(residuals, ct):
+    cosine, s, y = residuals
+    return ct["s"] * cosine * y, ct["s"] * s
+
+
+sine.defvjp(_sine_fwd, _sine_bwd)
+
+
+def test_custom_vjp_first_and_second_order():
+    def f(x, y):
+        return np.sum(sine(x, y)["s"])
+
+    dx, dy = tg.grad(f, argnums=(0, 1))(X, X + 1)
+    np.testing.assert_allclose(dx, np.cos(X) * (X + 1))
+    np.testing.assert_allclose(dy, np.sin(X))
+    dxx, dxy = tg.grad(lambda x, y: np.sum(tg.grad(f)(x, y)), argnums=(0, 1))(X, X + 1)
+    np.testing.assert_allclose(dxx, -np.sin(X) * (X + 1))
+    np.testing.assert_allclose(dxy, np.cos(X))
+    _, t = tg.jvp(tg.grad(f), (X, X + 1), (X, None))
+    np.testing.assert_allclose(t, -np.sin(X) * (X + 1) * X)
+    np.testing.assert_allclose(sine(X, X)["s"], np.sin(X) * X)
+    assert sine.__name__ == "sine"
+
+
+def test_custom_vjp_nondiff_arguments_and_containers():
+    @tg.custom_vjp
+    def apply(op, pair, scale=1.0):
+        return op(pair["a"]) * pair["b"][0] * scale
+
+    def fwd(op, pair, scale):
+        return apply.fun(op, pair, scale), (pair, scale)
+
+    def bwd(op, residuals, ct):
+        pair, scale = residuals
+        return {"a": ct * 10.0, "b": (ct * pair["a"] * scale,)}, None
+
+    apply.defvjp(fwd, bwd)
+    apply.nondiff = frozenset({0})
+
+    def f(pair):
+        return np.sum(apply(np.sin, pair))
+
+    got = tg.grad(f)({"a": X, "b": (X + 1,)})
+    np.testing.assert_allclose(got["a"], 10 + 0 * X)
+    np.testing.assert_allclose(got["b"][0], X)
+
+
+def test_custom_vjp_refusals():
+    @tg.custom_vjp
+    def f(x):
+        return x * 2.0
+
+    with pytest.raises(GradientError, match="f has no rules"):
+        gradient(lambda x: np.sum(f(x)), X)
+    f.defvjp(lambda x: (x * 2.0, None), lambda residuals, ct: ct)
+    with pytest.raises(GradientError, match="tuple of 1 cotangents"):
+        gradient(lambda x: np.sum(f(x)), X)
+
+    def writes(x):
+        x *= 2.0
+        return x, None
+
+    f.defvjp(writes, lambda residuals, ct: (ct,))
+    with pytest.raises(UnsupportedError, match="writes one of its arguments"):
+        gradient(lambda x: np.sum(f(x * 1.0)), X)
+
+
+def test_custom_jvp():
+    @tg.custom_jvp
+    def square(x, n):
+        return x * x * n
+
+    @square.defjvp
+    def rule(primals, tangents):
+        (x, n), (t, s) = primals, tangents
+        return square(x, n), 2.0 * x * t * n + x * x * s
+
+    def f(x, n):
+        return np.sum(square(x, n) * x)
+
+    np.testing.assert_allclose(tg.grad(f)(X, 2.0), 6 * X**2)
+    np.testing.assert_allclose(tg.grad(f, argnums=1)(X, 2.0), np.sum(X**3))
+    np.testing.assert_allclose(
+        tg.grad(lambda x: np.sum(tg.grad(f)(x, 2.0)))(X), 12 * X)
+    np.testing.assert_allclose(tg.jvp(lambda x: square(x, 3.0), (X,), (X,))[1], 6 * X * X)
+    np.testing.assert_allclose(square(X, 2.0), 2 * X * X)
+
+
+def test_custom_jvp_by_argument():
+    @tg.custom_jvp
+    def product(x, y):
+        return x * y
+
+    product.defjvps(lambda t, out, x, y: 7.0 * t, None)
+    dx, dy = tg.grad(lambda x, y: np.sum(product(x, y)), argnums=(0, 1))(X, X)
+    np.testing.assert_allclose(dx, 7 + 0 * X)
+    np.testing.assert_array_equal(dy, 0 * X)
+
+
+# ----------------------------------------------------------------------------- the graphs
+
+
+def test_graph_text_round_trip():
+    def f(x):
+        y = x * 1.0
+        Doubled.apply(y[1:])
+        return np.sum(Head.apply(y)) + np.sum(Cube.apply(x))
+
+    function = tg.compile(f)
+    for stage in ("traced", "functional"):
+        text = str(function.graph(X, stage=stage))
+        graph = parse_graph(text)
+        verify(graph)
+        assert print_graph(graph, loc=False) == text
+    traced = parse_graph(str(function.graph(X)))
+    want = str(function.graph(X, stage="functional"))
+    assert print_graph(functionalize(traced), loc=False) == want
+    assert "custom(" not in str(function.graph(X, stage="joint"))

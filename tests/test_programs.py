@@ -1,0 +1,99 @@
+"""Small programs that once went wrong, kept as they were found (see ``tests/fuzz``)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from tests.fuzz.judge_numpy import check
+from tests.fuzz.program import Arg
+from tracegrad.loops.verify import verify_program
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A", "K"])
+@pytest.mark.parametrize("arg", [Arg("x", (4,), order="strided"), Arg("x", (4,), order="reversed"),
+                                 Arg("x", (3, 2), order="F"), Arg("x", (3, 2))])
+def test_ravel_copies_what_is_not_contiguous(arg, order):
+    check(f"""
+    def f(x):
+        v = x.ravel({order!r})
+        v[0] = 5.0
+        return x * 1.0, v * 1.0
+    """, arg)
+
+
+def test_an_argument_used_up_on_the_way_to_its_new_contents_counts_as_written():
+    def f(z):
+        np.add.at(z, np.array([-1]), z[None, 1])
+        v = np.outer(z, z)
+        z[...] = -v[::2, -2:]
+        return v
+
+    program = tg.compile(f).lower(np.ones((2, 2))).specialisation.lowering.plan.program
+    verify_program(program)
+    assert [b.written for b in program.buffers if b.hint == "z"] == [True]
+
+
+def test_constants_written_by_out_fill_the_target():
+    check("""
+    def f(x):
+        np.subtract(np.abs(-0.7), 2.0, out=x[1:])
+        np.multiply(-1.5, -0.7, out=x[:1])
+        return x,
+    """, Arg("x", (3, 2)))
+
+
+# ------------------------------------------------------------------------------ the Tensor face
+
+
+def gradient(f, x):
+    return tg.grad(lambda x: f(x).sum(), arrays="torch", backend="numpy")(x.copy())
+
+
+X = np.array([0.5, -1.0, 2.0, 3.0])
+
+
+@pytest.mark.filterwarnings("ignore::tracegrad.errors.GradientWarning")
+@pytest.mark.parametrize("step", [
+    lambda v: v.chunk(2)[0], lambda v: v.chunk(2)[0].unbind()[0], lambda v: v[:2],
+    lambda v: v.as_strided((2,), (1,), 1)])
+def test_views_of_a_view_made_under_no_grad_carry_no_gradient(step):
+    def f(x):
+        with tg.no_grad():
+            v = x[:]
+        return step(v) * 2.0
+
+    np.testing.assert_array_equal(gradient(f, X), np.zeros(4))
+
+
+@pytest.mark.parametrize("detached", [lambda y: y.detach(), lambda y: y[1:].detach()])
+def test_as_strided_of_a_detached_tensor_carries_no_gradient(detached):
+    def f(x):
+        return detached(x * 1.0).as_strided((2,), (1,), 1) * 3.0
+
+    np.testing.assert_array_equal(gradient(f, X), np.zeros(4))
+
+
+@pytest.mark.parametrize("part", [lambda b: b.detach(), lambda b: b.detach()[1:],
+                                  lambda b: b[1:].detach()])
+def test_a_buffer_detached_before_it_is_written_stays_detached(part):
+    def f(x):
+        b = tg.zeros(4)
+        d = part(b)
+        b.add_(x)
+        return (d * d).sum() + b.sum()
+
+    np.testing.assert_array_equal(gradient(f, X), np.ones(4))
+
+
+def test_a_write_through_a_detached_buffer_has_its_own_history():
+    def f(x):
+        b = tg.zeros(4)
+        d = b.detach()
+        d.add_(x)
+        before = d * 2.0
+        b.mul_(x)
+        return before.sum() + b.sum()
+
+    np.testing.assert_allclose(gradient(f, X), 2.0 + X)

@@ -1,0 +1,111 @@
+"""The launches of a program and the loops around them, for `loops.verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tracegrad.dims import Dim, Symbol, bounds, is_equal, symbols
+from tracegrad.errors import VerifyError
+from tracegrad.loops.ir import Access, Check
+from tracegrad.loops.program import Buffer, HostLoop, Launch, Place, Program, Step
+from tracegrad.loops.transform import statements
+
+
+def verify_steps(program: Program, buffers: Mapping[str, Buffer]) -> None:
+    """Scoping and ranges of loop variables, and that each launch fits kernel and buffers.
+
+    The range of a kernel's index must hold the value passed for every iteration, since the
+    kernel's index expressions are simplified with it.
+    """
+    _verify_block(program, program.steps, buffers, {})
+
+
+def _verify_block(
+    program: Program,
+    steps: Sequence[Step],
+    buffers: Mapping[str, Buffer],
+    scope: Mapping[str, Symbol],
+) -> None:
+    for step in steps:
+        if isinstance(step, HostLoop):
+            _verify_loop(program, step, scope)
+            inner = {**scope, step.var.name: step.var}
+            _verify_block(program, step.body, buffers, inner)
+        else:
+            _verify_launch(program, step, buffers, scope)
+
+
+def _verify_loop(program: Program, loop: HostLoop, scope: Mapping[str, Symbol]) -> None:
+    var = loop.var
+    where = f"program {program.name}: loop over {var}"
+    if not all(part.isidentifier() for part in var.name.split(".")):
+        raise VerifyError(f"{where}: not a name", loc=loop.loc)
+    if var.name in scope:
+        raise VerifyError(f"{where} is inside a loop over {var}", loc=loop.loc)
+    _verify_scope(loop.trips, scope, where, loop)
+    most = bounds(loop.trips)[1]
+    last = None if most is None else most - 1
+    if isinstance(loop.trips, int):
+        fits = (var.lo, var.hi) == (0, last)
+    else:
+        fits = _holds(var, (0, last))
+    if not fits:
+        raise VerifyError(
+            f"{where} has range {var.lo}..{var.hi} and {loop.trips} trips", loc=loop.loc
+        )
+
+
+def _holds(s: Symbol, span: tuple[int | None, int | None]) -> bool:
+    """Whether the range of `s` certainly holds `span`."""
+    lo, hi = span
+    above = s.lo is None or (lo is not None and lo >= s.lo)
+    below = s.hi is None or (hi is not None and hi <= s.hi)
+    return above and below
+
+
+def _verify_scope(d: Dim, scope: Mapping[str, Symbol], where: str, step: Launch | HostLoop) -> None:
+    for s in symbols(d):
+        if scope.get(s.name) != s:
+            why = "with another range" if s.name in scope else "which is not in scope"
+            raise VerifyError(f"{where}: {d} uses {s.name}, {why}", loc=step.loc)
+
+
+def _verify_indices(launch: Launch, scope: Mapping[str, Symbol], where: str) -> None:
+    wanted = launch.kernel.indices
+    if len(launch.indices) != len(wanted):
+        raise VerifyError(
+            f"{where} has {len(launch.indices)} indices for {len(wanted)}", loc=launch.loc
+        )
+    never = any(s.hi is not None and s.hi < 0 for s in scope.values())
+    for d, s in zip(launch.indices, wanted, strict=True):
+        _verify_scope(d, scope, where, launch)
+        if not (never or _holds(s, bounds(d))):
+            raise VerifyError(
+                f"{where}: {d} may leave the range {s.lo}..{s.hi} of {s}", loc=launch.loc
+            )
+
+
+def _verify_launch(
+    program: Program, launch: Launch, buffers: Mapping[str, Buffer], scope: Mapping[str, Symbol]
+) -> None:
+    kernel = launch.kernel
+    where = f"program {program.name}: launch of {kernel.name}"
+    _verify_indices(launch, scope, where)
+    if len(launch.args) != len(kernel.params):
+        raise VerifyError(f"{where} has {len(launch.args)} arguments for {len(kernel.params)}")
+    for name, p in zip(launch.args, kernel.params, strict=True):
+        b = buffers.get(name)
+        if b is None:
+            raise VerifyError(f"{where}: no buffer {name}")
+        if b.dtype is not p.dtype or is_equal(b.size, p.size) is False:
+            raise VerifyError(
+                f"{where}: {name} is {b.dtype}[{b.size}], {p.name} is {p.dtype}[{p.size}]"
+            )
+        read_only = b.place is Place.CONSTANT or (b.place is Place.INPUT and not b.written)
+        if read_only and p.access is not Access.IN:
+            raise VerifyError(f"{where} writes {name}, which is read only")
+    codes = [s.code for s in statements(kernel.body) if isinstance(s, Check)]
+    if codes and launch.check_base + max(codes) > len(program.checks):
+        raise VerifyError(f"{where}: check {launch.check_base + max(codes)} is not described")
+    if codes and launch.args[-1] != "detail":
+        raise VerifyError(f"{where}: its detail param is bound to {launch.args[-1]}")
