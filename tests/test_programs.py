@@ -44,6 +44,17 @@ def test_constants_written_by_out_fill_the_target():
     """, Arg("x", (3, 2)))
 
 
+@pytest.mark.parametrize("spec", ["ij->ji", "ii->i", "ij", "...j->j...", "ji"])
+def test_einsum_without_a_sum_is_a_view(spec):
+    check(f"""
+    def f(x):
+        v = np.einsum({spec!r}, x)
+        v[0] += 1.0
+        x[1] *= 2.0
+        return x, v
+    """, Arg("x", (3, 3)))
+
+
 # ------------------------------------------------------------------------------ the Tensor face
 
 

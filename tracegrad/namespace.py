@@ -19,6 +19,7 @@ from tracegrad.errors import UnsupportedError
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.trace import creation
 from tracegrad.trace import shape as shapes
+from tracegrad.trace.complex_parts import view_as_complex, view_as_real
 from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import operate
 from tracegrad.trace.memory import Tracer
@@ -27,9 +28,10 @@ from tracegrad.trace.promote import as_arg, trace_of
 from tracegrad.trace.tensor import Tensor
 
 float32, float64, bool_ = np.float32, np.float64, np.bool_
+complex64, complex128 = np.complex64, np.complex128
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-DTYPES = ("bool_", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
+DTYPES = ("bool_", "complex64", "complex128", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
           "uint32", "uint64")
 CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "zeros_like",
             "ones_like", "full_like", "empty_like", "meshgrid")
@@ -90,6 +92,7 @@ def cat(arrays: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{op.tg: _of_op(op) for op in REGISTRY if op.tg},
     **{name: _of_creation(name) for name in CREATION},
+    "view_as_real": view_as_real, "view_as_complex": view_as_complex,
     "stack": stack, "cat": cat, "concatenate": cat, "where": where,
     "tensor": tensor, "asarray": asarray, "Tensor": Tensor,
 }

@@ -9,7 +9,11 @@ from typing import Any
 from tracegrad.graph.ir import Graph
 from tracegrad.ops.control import TransformAttrs, transform
 from tracegrad.ops.views import copy
+from tracegrad.region_memory import (
+    Part, by_input, by_leaf, leaves_together, parts_of, written_inputs,
+)
 from tracegrad.trace.enter import OutLeaf, Traced, trace_call
+from tracegrad.trace.sharing import Sharing
 from tracegrad.trace.signature import CallSignature, Kind, Signature
 from tracegrad.trace.tracer import Trace, Tracer
 from tracegrad.types import TensorType
@@ -25,16 +29,39 @@ class Region:
     outer: Trace
     traced: Traced
     operands: tuple[Tracer, ...]
-    arguments: tuple[Tracer | None, ...]  # per region input: the caller's handle, if a leaf
+    targets: tuple[Tracer, ...]  # per region input: the enclosing trace's handle
     wrt: tuple[int, ...]  # region inputs
+    parts: tuple[Part, ...]  # per differentiated leaf: what it is of `wrt`
+    leaves: tuple[int, ...]  # the differentiated leaves
     written: tuple[int, ...]  # region inputs
 
     @property
     def graph(self) -> Graph:
         return self.traced.graph
 
+    @property
+    def bases(self) -> list[Any]:
+        """Shapes of the differentiated inputs."""
+        return [self.graph.inputs[k].shape for k in self.wrt]
+
     def output_types(self) -> list[TensorType]:
         return [TensorType(x.shape, x.type.dtype) for x in self.graph.outputs]
+
+    def leaf_types(self) -> list[TensorType]:
+        """Types of the differentiated leaves."""
+        found = [self.traced.signature.leaves[k].type for k in self.leaves]
+        return [t for t in found if t is not None]
+
+    def by_leaf(self, found: Sequence[Tracer]) -> list[Tracer]:
+        """Derivatives by differentiated leaf, in the form of each leaf, from those by `wrt`."""
+        made = by_leaf(self.outer, self.parts, found, self.bases)
+        kinds = [self.traced.signature.leaves[k].kind for k in self.leaves]
+        return [as_kind(x, kind) if x.shape == () else x
+                for x, kind in zip(made, kinds, strict=True)]
+
+    def by_input(self, tangents: Sequence[Tracer]) -> list[Tracer]:
+        """Tangents by `wrt` from those by differentiated leaf."""
+        return by_input(self.outer, self.parts, tangents, self.bases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +77,49 @@ def enter_region(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                  outer: Trace) -> Region:
     """Trace `fn` inside `outer`; `leaves_of` names the leaves to differentiate.
 
-    The function is differentiated whatever the surrounding gradient mode.
+    The function is differentiated whatever the surrounding gradient mode.  Arguments that it
+    only reads are apart from each other; a write is seen through all that overlap.
     """
     outer.place()
     call = signature.describe(args, kwargs)
-    leaves = signature.key(args, kwargs)[1]
-    wrt_leaves = list(leaves_of(call))
-    traced = trace_call(fn, call, face=outer.face, tracked=wrt_leaves, parent=outer)
-    outer.place()
-    operands: list[Tracer] = []
-    arguments: list[Tracer | None] = []
+    chosen = tuple(leaves_of(call))
+    given = _given(outer, call, signature.key(args, kwargs)[1])
+    received: dict[int, Tracer] = {}
+    while True:
+        traced = trace_call(fn, call, face=outer.face, tracked=chosen, parent=outer,
+                            shared=Sharing(received=received))
+        outer.place()
+        together = leaves_together(traced, given)
+        if together.keys() <= received.keys():
+            break
+        received = {**received, **together}
+    targets: list[Tracer] = []
     at: dict[int, int] = {}
-    for k, source in enumerate(traced.inputs):
-        if source.leaf is not None:
-            at[source.leaf] = k
-            given = as_tracer(outer, leaves[source.leaf])
-            arguments.append(given)
+    for k, s in enumerate(traced.inputs):
+        if s.leaf is not None:
+            at[s.leaf] = k
+            targets.append(given[s.leaf])
         else:
-            assert source.outer is not None
-            given = outer.base_of(traced.captures[source.outer].outer)
-            arguments.append(None)
-        operands.append(given)
-    targets = {n.target.storage for n in traced.graph.nodes if n.target is not None}
-    written = tuple(k for k, v in enumerate(traced.graph.inputs) if v.storage in targets)
-    return Region(outer, traced, tuple(operands), tuple(arguments),
-                  tuple(at[k] for k in wrt_leaves), written)
+            assert s.outer is not None
+            memory = traced.captures[s.outer].outer
+            at.update({leaf: k for leaf, x in received.items() if x.memory is memory})
+            targets.append(outer.base_of(memory))
+    written = written_inputs(traced)
+    wrt, parts = parts_of(chosen, at, received)
+    return Region(outer, traced, tuple(targets), tuple(targets), wrt, parts, chosen, written)
+
+
+def _given(outer: Trace, call: CallSignature, leaves: Sequence[Any]) -> dict[int, Tracer]:
+    """The traced leaves as tracers of the enclosing trace; one array passed twice is one."""
+    made: dict[int, Tracer] = {}
+    out = {}
+    for k, leaf in enumerate(call.leaves):
+        if leaf.is_traced:
+            x = leaves[k]
+            out[k] = made[id(x)] if id(x) in made else as_tracer(outer, x)
+            if leaf.kind is Kind.ARRAY:
+                made[id(x)] = out[k]
+    return out
 
 
 def freeze(region: Region) -> Region:
@@ -94,6 +139,8 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
     """
     outer, graph = region.outer, region.graph
     outputs = region.output_types()
+    if kind == "jvp":
+        extra = region.by_input(extra)
     if kind == "vjp":
         derived = [graph.inputs[k].type for k in region.wrt]
     elif kind == "jvp":
@@ -111,9 +158,9 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
     n, m = len(outputs), len(derived)
     if writes:
         for k, final in zip(region.written, results[n + m:], strict=True):
-            given = region.arguments[k]
-            target = given if given is not None else region.operands[k]
-            outer.write(target, copy, (final,))
+            outer.write(region.targets[k], copy, (final,))
+    else:
+        outer.touched |= {region.targets[k].memory for k in region.written}
     shaped = list(results[:n])
     for leaf in region.traced.outputs:
         if leaf.index is not None:
@@ -169,9 +216,3 @@ def as_kind(x: Tracer, kind: Kind) -> Tracer:
         x.weak = kind is Kind.WEAK
     return x
 
-
-def like_leaf(x: Tracer, region: Region, k: int) -> Tracer:
-    """A gradient in the form of the leaf that region input `k` is."""
-    leaf = region.traced.inputs[k].leaf
-    assert leaf is not None
-    return as_kind(x, region.traced.signature.leaves[leaf].kind) if x.shape == () else x

@@ -84,6 +84,20 @@ def warn(warning: Warning) -> None:
     )
 
 
+def of_code(code: CodeType) -> SourceLoc:
+    """The line on which a function is defined: ``def``, below its decorators."""
+    line = code.co_firstlineno
+    for at in range(line, line + 20):
+        if linecache.getline(code.co_filename, at).lstrip().startswith(("def ", "async def ")):
+            line = at
+            break
+        if "lambda" in linecache.getline(code.co_filename, at):
+            break
+    text = linecache.getline(code.co_filename, line)
+    indent = len(text) - len(text.lstrip())
+    return SourceLoc(code.co_filename, line, indent, 10**6, code.co_qualname)
+
+
 def of_frame(frame: FrameType) -> SourceLoc:
     """The place `frame` is executing."""
     return at(frame, frame.f_lasti)

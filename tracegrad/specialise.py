@@ -12,8 +12,8 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import TracegradError
-from tracegrad.graph.ir import AliasReport, Graph, OutputAlias, SharedOutput, WriteBack
-from tracegrad.graph.storage import View
+from tracegrad.graph.ir import AliasReport, Graph, Operand, OutputAlias, SharedOutput, WriteBack
+from tracegrad.graph.storage import AsComplex, AsReal, View
 from tracegrad.loops.program import Place
 from tracegrad.ops.views import apply_view
 from tracegrad.options import Options
@@ -29,6 +29,7 @@ from tracegrad.trace.signature import CallSignature, Kind, restore
 from tracegrad.trace.tensor import Tensor
 
 _RETURNS = {Kind.ARRAY: Returns.ARRAY, Kind.SCALAR: Returns.SCALAR, Kind.WEAK: Returns.FLOAT}
+_PARTS, _COMPLEX = View((AsReal(),)), View((AsComplex(),))
 _ROUNDS = 4  # traces until writes and the memory that arguments share agree
 _ACCEPTS = {Kind.ARRAY: Accept.ARRAY, Kind.SCALAR: Accept.SCALAR, Kind.WEAK: Accept.FLOAT}
 
@@ -37,8 +38,8 @@ class Specialisation:
     """A function compiled for one signature.  Calling is safe from several threads."""
 
     def __init__(self, fn: Callable[..., Any], call: CallSignature, options: Options,
-                 leaves: Sequence[Any] = ()) -> None:
-        """`leaves` are those of the call that asks, looked at for memory that they share (none:
+                 leaves: Sequence[Any] | None = None) -> None:
+        """`leaves` are those of the call that asks, looked at for memory that they share (None:
         every argument has memory of its own)."""
         self.call_signature = call
         self.options = options
@@ -50,7 +51,7 @@ class Specialisation:
             self.lowering = Lowering(self.traced.graph, options, self._returned)
             self.__dict__.pop("report", None)
             self.__dict__.pop("_written", None)
-            if not leaves or not self._written:
+            if leaves is None or not self._written:
                 break
             # What is written shows only in a trace, and so do captured arrays.
             arrays = [*leaves, *self.traced.outside.fetch(leaves)]
@@ -66,8 +67,8 @@ class Specialisation:
         """Positions (leaves, then captured arrays) of what is written; of a group, all."""
         count = len(self.call_signature.leaves)
         out: set[int] = set()
-        for w in self.report.write_backs:
-            source_ = self.traced.inputs[w.input]
+        for k in (*(w.input for w in self.report.write_backs), *self.traced.touched):
+            source_ = self.traced.inputs[k]
             if source_.leaf is not None:
                 out.add(source_.leaf)
             elif source_.array is not None:
@@ -151,14 +152,21 @@ class Specialisation:
         outside = self.traced.outside
         rebuilt = self.aliases or self.shared or self.traced.prints
         # The launcher keeps apart what the program writes itself, and nothing else.
-        apart = not self._written or (self.options.write_back and not self._late)
+        apart = not self._written or (
+            self.options.write_back and not self._late and not self.traced.touched)
         if outside.arrays or self.traced.groups or not apart or rebuilt or any(
-                not leaf.is_traced for leaf in self.call_signature.leaves):
+                not leaf.is_traced for leaf in self.call_signature.leaves) or self._has_complex:
             return None
         fast = self._fast
         if not self._is_plain:
             fast = _rebuilding(fast, self.traced)
         return fast if outside.is_empty else _guarded(fast, outside.enter)
+
+    @cached_property
+    def _has_complex(self) -> bool:
+        """Whether arguments or results are complex: programs take and give pairs of floats."""
+        graph = self.traced.graph
+        return any(x.type.dtype.is_complex for x in (*graph.inputs, *graph.outputs))
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -221,6 +229,9 @@ class Specialisation:
         """The result for these leaves and captured arrays."""
         given = [*leaves, *captured]
         arrays = [self._input(s, given) for s in self.traced.inputs]
+        if self._has_complex:
+            arrays = [_view(_PARTS, np.asarray(x)) if v.dtype.is_complex else x
+                      for x, v in zip(arrays, self.traced.graph.inputs, strict=True)]
         try:
             out = self.lowering.executable(*arrays)
         except TracegradError as e:
@@ -230,7 +241,8 @@ class Specialisation:
             if group is None:
                 arrays[k][...] = out[slot.index]
             else:
-                self.traced.groups[group].store(given, out[slot.index])
+                v = self.traced.graph.inputs[k]
+                self.traced.groups[group].store(given, _typed(v, out[slot.index]))
         values = self._values(arrays, out)
 
         def found(o: OutLeaf) -> Any:
@@ -251,7 +263,7 @@ class Specialisation:
 
     def _values(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> dict[int, Any]:
         """The value of each graph output that is a result."""
-        slots = self.lowering.plan.outputs
+        slots, outputs = self.lowering.plan.outputs, self.traced.graph.outputs
         values: dict[int, Any] = {}
 
         def whole(k: int) -> np.ndarray:
@@ -260,11 +272,12 @@ class Specialisation:
                               else arrays[slot.index])
 
         for o, k in self._results():
-            values[o.index or 0] = restore(whole(k), o.kind)
+            values[o.index or 0] = restore(_typed(outputs[o.index or 0], whole(k)), o.kind)
         for k, alias in self.aliases.items():
-            values[k] = _view(alias.view, arrays[alias.input])
+            values[k] = _typed(outputs[k], _view(alias.view, arrays[alias.input]))
         for k, share in self.shared.items():
-            values[k] = _view(share.view, whole(self._computed.index(share.base)))
+            base = whole(self._computed.index(share.base))
+            values[k] = _typed(outputs[k], _view(share.view, base))
         for o in self.traced.outputs:
             if o.readonly and (o.index in self.aliases or o.index in self.shared):
                 values[o.index].flags.writeable = False
@@ -274,6 +287,11 @@ class Specialisation:
 def _view(view: View, array: np.ndarray) -> np.ndarray:
     """A view of an array, always another object."""
     return apply_view(view, array) if view else array[...]
+
+
+def _typed(like: Operand, array: np.ndarray) -> np.ndarray:
+    """An array of the program as the traced value that it stands for."""
+    return _view(_COMPLEX, array) if like.type.dtype.is_complex else array
 
 
 def _guarded(fast: Callable[..., Any], enter: Callable[[Sequence[Any]], Any]

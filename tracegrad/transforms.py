@@ -19,6 +19,7 @@ from tracegrad.compiled import BoundCompiled, CompiledFunction
 from tracegrad.errors import ArgumentError, GradientError, ShapeError, TracegradError
 from tracegrad.ops.views import stop_gradient as stop_gradient_op
 from tracegrad.options import Options
+from tracegrad.trace.alias_pattern import copy_together
 from tracegrad.trace.argnums import Selection, resolve_argnums
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.signature import NAMESPACE, CallSignature, Kind, Signature
@@ -61,8 +62,7 @@ class Differentiated:
 
     def gradients(self, region: nested.Region, found: Sequence[Tracer]) -> Any:
         """Derivatives in the structure of the arguments asked for; None for static leaves."""
-        return self.select(region.traced.signature).rebuild(
-            [nested.like_leaf(d, region, k) for k, d in zip(region.wrt, found, strict=True)])
+        return self.select(region.traced.signature).rebuild(region.by_leaf(found))
 
     def enter(self, args: Any, kwargs: Any) -> nested.Region:
         return nested.enter_region(
@@ -190,8 +190,7 @@ def tangents_of(region: nested.Region, selection: Selection, tangents: Sequence[
         for at, leaf in zip(places, leaves, strict=True):
             if at is not None:
                 given[at] = leaf
-    return [_like(x, region.graph.inputs[k].type, "tangent")
-            for x, k in zip(given, region.wrt, strict=True)]
+    return [_like(x, t, "tangent") for x, t in zip(given, region.leaf_types(), strict=True)]
 
 
 _LIKE = {"cotangent": "result", "tangent": "argument"}
@@ -272,8 +271,7 @@ def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
             return body.pull(region, ct, writes=False)
     else:
         options = options_of(f) or Options()
-        entry = optree.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, primals,
-                                namespace=NAMESPACE)
+        entry = _on_entry(primals)
         plain = f if isinstance(f, (CompiledFunction, BoundCompiled)) else cached(
             f, ("compile", options), lambda: f, options)
         back = cached(f, ("pullback", nums, has_aux, options),
@@ -285,6 +283,15 @@ def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
     if has_aux:
         return result[0], pullback, result[1]
     return result, pullback
+
+
+def _on_entry(primals: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of the arrays, which share memory with each other as the primals do."""
+    leaves, tree = optree.tree_flatten(primals, namespace=NAMESPACE)
+    arrays = [k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)]
+    for k, copied in zip(arrays, copy_together([leaves[k] for k in arrays]), strict=True):
+        leaves[k] = copied
+    return tree.unflatten(leaves)  # type: ignore[return-value]
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -367,7 +374,15 @@ def options_of(f: Any) -> Options | None:
 
 
 def hashable(x: Any) -> Hashable:
-    return tuple(x) if isinstance(x, list) else x  # type: ignore[no-any-return]
+    """`argnums` or `argnames` as a part of a key; 1, True and 1.0 are three keys."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(hashable, x))
+    try:
+        hash(x)
+    except TypeError:
+        raise ArgumentError(f"argnums and argnames cannot be of type {type(x).__name__}",
+                            loc=source.here(), remedy="Give one, or a tuple of them.") from None
+    return x if type(x) is int else (type(x), x)
 
 
 def _line(region: nested.Region) -> Any:

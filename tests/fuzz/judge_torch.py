@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 import tracegrad as tg
-from tests.fuzz.judge_numpy import Outcome, Refused, objective
+from tests.fuzz.judge_numpy import Outcome, Refused, objective, weighted_gradient
 from tests.fuzz.laws import Disagreement, check_stages, same
 from tests.fuzz.program import Arg, Program, function
 from tracegrad.errors import TracegradError
+from tracegrad.options import Options
 
 KINDS = (
     (r"a view of a leaf Variable that requires grad", "view_of_leaf_inplace"),
@@ -51,10 +52,11 @@ def saved_copies() -> Any:
 class Answer:
     """What PyTorch says: results, arguments after the call, gradients; or an error's kind.
 
-    `grads` is None where PyTorch cannot differentiate what it ran.
+    `grads` is None where PyTorch cannot differentiate what it ran; `second`, where asked for, is
+    the gradient of the gradient summed with the weights of `weighted_gradient`.
     """
 
-    def __init__(self, text: str, args: Sequence[Arg]) -> None:
+    def __init__(self, text: str, args: Sequence[Arg], second: bool = False) -> None:
         leaves = [torch.from_numpy(a.make()).requires_grad_() for a in args]
         given = [x.clone() for x in leaves]
         self.kind: str | None = None
@@ -68,23 +70,43 @@ class Answer:
                 return
         self.results = [x.detach().clone().numpy() for x in results]
         self.args = [x.detach().clone().numpy() for x in given]
+        self.second: list[np.ndarray] | None = None
+        found: Any = [None] * len(leaves)
         try:
-            found: Any = [None] * len(leaves)
-            if isinstance(total, torch.Tensor) and total.requires_grad:
-                found = torch.autograd.grad(total, leaves, allow_unused=True)
+            with saved_copies():
+                if isinstance(total, torch.Tensor) and total.requires_grad:
+                    found = torch.autograd.grad(total, leaves, allow_unused=True,
+                                                create_graph=second)
+                if second:
+                    self.second = _filled(args, _twice(args, leaves, found))
         except RuntimeError:
             return
-        self.grads = [np.zeros(a.shape) if g is None else g.numpy()
-                      for a, g in zip(args, found, strict=True)]
+        self.grads = _filled(args, [None if g is None else g.detach() for g in found])
 
 
-def check(text: str, *args: Arg, copied: str = "", backend: str = "numpy", laws: bool = True
-          ) -> None:
+def _filled(args: Sequence[Arg], found: Sequence[Any]) -> list[np.ndarray]:
+    return [np.zeros(a.shape) if g is None else g.numpy()
+            for a, g in zip(args, found, strict=True)]
+
+
+def _twice(args: Sequence[Arg], leaves: Sequence[Any], found: Sequence[Any]) -> Sequence[Any]:
+    rng = np.random.default_rng(3)
+    slope: Any = 0.0
+    for a, g in zip(args, found, strict=True):
+        w = torch.from_numpy(np.asarray(rng.uniform(-1, 1, a.shape)))
+        slope = slope + (0.0 if g is None else (w * g).sum())
+    if not isinstance(slope, torch.Tensor) or not slope.requires_grad:
+        return [None] * len(leaves)
+    return torch.autograd.grad(slope, leaves, allow_unused=True)
+
+
+def check(text: str, *args: Arg, copied: str = "", backend: str = "numpy", laws: bool = True,
+          second: bool = False) -> None:
     """Run the function in `text` both ways; `copied` is it with operands copied, for PyTorch.
 
     Raises Disagreement, and Refused where there is nothing to compare with.
     """
-    want = Answer(copied or text, args)
+    want = Answer(copied or text, args, second)
     f = function(text, tg=tg)
     value = objective(f)
 
@@ -117,6 +139,15 @@ def check(text: str, *args: Arg, copied: str = "", backend: str = "numpy", laws:
     if want.grads is not None:
         for a, g, w in zip(args, grads, want.grads, strict=True):
             same(f"gradient of {a.name}", g, w)
+    if want.second is not None and want.grads is not None:
+        options = Options(backend="numpy", arrays="torch")
+        wrt = tuple(range(len(args)))
+        slope = weighted_gradient(value, args, wrt, options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            again = tg.grad(slope, argnums=wrt, options=options)(*[a.make() for a in args])
+        for a, g, w in zip(args, again, want.second, strict=True):
+            same(f"second gradient of {a.name}", g, w)
     if laws:
         values = [a.make() for a in args]
         with warnings.catch_warnings():
@@ -147,8 +178,8 @@ def _check_forward(value: Any, args: Sequence[Arg], grads: Sequence[np.ndarray])
     same("jvp against vjp", np.float64(dot), np.float64(slope), rtol=1e-8)
 
 
-def check_program(p: Program, *, backend: str) -> None:
-    check(p.text, *p.args, copied=p.copied_text, backend=backend)
+def check_program(p: Program, *, backend: str, second: bool = False) -> None:
+    check(p.text, *p.args, copied=p.copied_text, backend=backend, second=second)
 
 
 def as_test(p: Program) -> str:

@@ -76,7 +76,8 @@ class PythonForms:
         name = self.array(1)
         form = d.of("np.roll({}, 1)", "np.roll({}, -1, axis=0)", "np.cumsum({})", "np.flip({})",
                     "np.repeat({}, 2)", "np.tile({}, 2)", "np.cumsum({}, axis=0)", "np.diff({})",
-                    "np.pad({}, 1)", "np.take({}, [0, 0])", "np.clip({}, -0.5, 0.5)",
+                    "np.einsum('i...->...i', {})", "np.einsum('ii->i', {})", "np.einsum('ij', {})",
+                    "np.take({}, [0, 0])", "np.clip({}, -0.5, 0.5)",
                     "np.triu(np.atleast_2d({}))", "np.argmax({}, axis=0)", "np.einsum('i...->i', {})",
                     "np.einsum('i...,i...->...', {0}, {0})", "np.linalg.norm({})", "np.ptp({})",
                     "np.vstack(({0}, {0}))", "np.copy({})", "{}.astype(np.float32)", "{} > 0.1",
@@ -93,6 +94,6 @@ class PythonForms:
                     f"np.sin({name}, out={name})", f"np.add({name}, 1.0, out={name}, "
                     f"where={name} > 0.0)", f"{name}[:], {name}[...] = {name}[::-1], {name} * 2.0",
                     f"np.multiply.at({name}, [0], 2.0)", f"np.subtract.at({name}, [0, 0], 0.5)",
-                    f"np.cumsum({name}, out={name})", f"{name} **= 2", f"{name} /= 2.0",
+                    f"{name} **= 2", f"{name} /= 2.0",
                     f"{name}[0] //= 1", f"{name} %= 2", f"{name}[None][0, 0] += 1.0",
                     f"{name}[...][::-1][:1] = 0.1", f"{name}.reshape(-1)[0] = 0.3")

@@ -18,13 +18,13 @@ from tests.fuzz.laws import Disagreement
 from tests.fuzz.program import Program, shrink
 
 
-def attempt(p: Program, judge: ModuleType, backend: str) -> BaseException | None:
+def attempt(p: Program, judge: ModuleType, backend: str, second: bool) -> BaseException | None:
     """What was wrong with a program: a disagreement or a crash; None when nothing was.
 
     Raises Refused.
     """
     try:
-        judge.check_program(p, backend=backend)
+        judge.check_program(p, backend=backend, second=second)
     except Refused:
         raise
     except Exception as e:
@@ -42,13 +42,14 @@ def signature(e: BaseException) -> str:
     return f"{type(e).__name__} at {frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
 
 
-def reduced(p: Program, judge: ModuleType, backend: str, e: BaseException) -> Program:
+def reduced(p: Program, judge: ModuleType, backend: str, second: bool,
+            e: BaseException) -> Program:
     """A smaller program with a failure of the same signature."""
     wanted = signature(e)
 
     def fails(candidate: Program) -> bool:
         try:
-            found = attempt(candidate, judge, backend)
+            found = attempt(candidate, judge, backend, second)
         except Refused:
             return False
         return found is not None and signature(found) == wanted
@@ -58,7 +59,8 @@ def reduced(p: Program, judge: ModuleType, backend: str, e: BaseException) -> Pr
 
 def soak(face: str, programs: int, seed: int, every_c: int, limit: float,
          say: Callable[[str], None] = print) -> Counter[str]:
-    """Run programs `seed`, `seed` + 1, ...; every `every_c`-th through compiled C."""
+    """Run programs `seed`, `seed` + 1, ...; every `every_c`-th through compiled C, and every
+    fifth differentiated twice."""
     generator = importlib.import_module(f"tests.fuzz.generate_{face}")
     judge = importlib.import_module(f"tests.fuzz.judge_{face}")
     counts: Counter[str] = Counter()
@@ -67,10 +69,11 @@ def soak(face: str, programs: int, seed: int, every_c: int, limit: float,
         if time.monotonic() - start > limit:
             break
         backend = "c" if every_c and n % every_c == 0 else "numpy"
+        second = n % 5 == 1
         p = generator.make(n)
         counts[f"run ({backend})"] += 1
         try:
-            e = attempt(p, judge, backend)
+            e = attempt(p, judge, backend, second)
         except Refused as refused:
             counts[f"refused: {refused.kind}"] += 1
             continue
@@ -80,8 +83,8 @@ def soak(face: str, programs: int, seed: int, every_c: int, limit: float,
         what = f"FAILED {signature(e)}"
         counts[what] += 1
         if counts[what] == 1:
-            small = reduced(p, judge, backend, e)
-            again = attempt(small, judge, backend) or e
+            small = reduced(p, judge, backend, second, e)
+            again = attempt(small, judge, backend, second) or e
             say(f"---- seed {n} ({backend}): {signature(e)}\n{again}\n{judge.as_test(small)}\n")
     return counts
 

@@ -72,13 +72,18 @@ def _without_rules(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -
     if node.op is saved:
         return operands[0]
     if node.op is custom:
-        values = inline(b, inline_custom(node.regions[0]), operands[:_attrs(node).inputs])
-        return values[:len(node.results)]
+        values = inline(b, inline_custom(node.regions[0]), operands[: _attrs(node).inputs])
+        return values[: len(node.results)]
     regions = map_regions(node, inline_custom)
     if regions is node.regions:
         return copy_node(b, node, operands)
-    return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
-                  hint=node.results[0].hint if node.results else "")
+    return b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=regions,  # type: ignore[no-any-return]
+        hint=node.results[0].hint if node.results else "",
+    )
 
 
 # ------------------------------------------------------------------------------- the pieces
@@ -92,26 +97,35 @@ def _attrs(node: Node) -> CustomAttrs:
 def _rule(node: Node, wanted: str) -> tuple[RegionRule, Graph]:
     """The rule of the wanted kind, or the other one."""
     attrs = _attrs(node)
-    found = sorted(zip(attrs.rules, node.regions[1:], strict=True),
-                   key=lambda pair: pair[0].kind != wanted)
+    found = sorted(
+        zip(attrs.rules, node.regions[1:], strict=True), key=lambda pair: pair[0].kind != wanted
+    )
     if not found:
         raise GradientError(
-            f"{attrs.name} has no derivative rule", kind="custom_rule", loc=node.loc,
-            remedy="Define backward (or jvp), or mark its results non-differentiable.")
+            f"{attrs.name} has no derivative rule",
+            kind="custom_rule",
+            loc=node.loc,
+            remedy="Define backward (or jvp), or mark its results non-differentiable.",
+        )
     return found[0]
 
 
-def _call(b: GraphBuilder, node: Node, rule: RegionRule, region: Graph,
-          given: Sequence[Operand]) -> tuple[Operand, ...]:
+def _call(
+    b: GraphBuilder, node: Node, rule: RegionRule, region: Graph, given: Sequence[Operand]
+) -> tuple[Operand, ...]:
     """The outputs of a rule's region."""
     values = inline(b, region, _inputs(b, node, rule, given))
-    return values[:len(rule.gives)]
+    return values[: len(rule.gives)]
 
 
-def _inputs(b: GraphBuilder, node: Node, rule: RegionRule, given: Sequence[Operand]
-            ) -> list[Operand]:
-    return [*(_kept(b, node, k) for k in rule.saved), *given,
-            *(node.operands[k] for k in rule.captured)]
+def _inputs(
+    b: GraphBuilder, node: Node, rule: RegionRule, given: Sequence[Operand]
+) -> list[Operand]:
+    return [
+        *(_kept(b, node, k) for k in rule.saved),
+        *given,
+        *(node.operands[k] for k in rule.captured),
+    ]
 
 
 def _kept(b: GraphBuilder, node: Node, k: int) -> Operand:
@@ -125,8 +139,14 @@ def _kept(b: GraphBuilder, node: Node, k: int) -> Operand:
     return saved(b, value, *node.operands, name=attrs.name)  # type: ignore[no-any-return]
 
 
-def _transposed(b: GraphBuilder, node: Node, rule: RegionRule, region: Graph,
-                seeds: Sequence[Operand], wanted: str) -> tuple[Operand, ...]:
+def _transposed(
+    b: GraphBuilder,
+    node: Node,
+    rule: RegionRule,
+    region: Graph,
+    seeds: Sequence[Operand],
+    wanted: str,
+) -> tuple[Operand, ...]:
     """The transpose of a rule in what it is given, applied to `seeds` (one an output)."""
     first = len(rule.saved)
     spots = range(first, first + len(rule.given))
@@ -134,17 +154,19 @@ def _transposed(b: GraphBuilder, node: Node, rule: RegionRule, region: Graph,
     results = len(rule.gives)
     region = replace(region, outputs=region.outputs[:results], alias=None)
     joint = vjp_graph(region, wrt)
-    outputs = joint.outputs[results:results + len(wrt)]
+    outputs = joint.outputs[results : results + len(wrt)]
     if _depends(joint, [region.inputs[k] for k in wrt], outputs):
         other = "backward" if rule.kind == "vjp" else "jvp"
         raise GradientError(
             f"the {other} rule of {_attrs(node).name} is not linear, so it does not say what the "
-            f"{'tangent' if wanted == 'jvp' else 'gradient'} is", kind="custom_rule",
-            loc=node.loc, remedy=f"Define {'jvp' if wanted == 'jvp' else 'a vjp rule'} too.")
+            f"{'tangent' if wanted == 'jvp' else 'gradient'} is",
+            kind="custom_rule",
+            loc=node.loc,
+            remedy=f"Define {'jvp' if wanted == 'jvp' else 'a vjp rule'} too.",
+        )
     zeros = [_dense(b, None, region.inputs[k]) for k in spots]
     operands = [*_inputs(b, node, rule, zeros), *seeds]
-    found = inline(b, replace(joint, outputs=outputs, alias=None), operands)
-    return found
+    return inline(b, replace(joint, outputs=outputs, alias=None), operands)
 
 
 def _depends(graph: Graph, inputs: Iterable[Value], outputs: Sequence[Operand]) -> bool:
@@ -156,8 +178,9 @@ def _depends(graph: Graph, inputs: Iterable[Value], outputs: Sequence[Operand]) 
     return any(x in reached for x in outputs)
 
 
-def _pull_residuals(b: GraphBuilder, node: Node, cts: Derivatives, out: list[Operand | None]
-                    ) -> None:
+def _pull_residuals(
+    b: GraphBuilder, node: Node, cts: Derivatives, out: list[Operand | None]
+) -> None:
     """Add the cotangents that reach the operands through the kept values."""
     from tracegrad.ops.arithmetic import add
 
@@ -165,23 +188,30 @@ def _pull_residuals(b: GraphBuilder, node: Node, cts: Derivatives, out: list[Ope
     forward, at = _residual_graph(node)
     joint = vjp_graph(forward, wrt)
     seeds = [_dense(b, cts[k], forward.outputs[k]) for k in at]
-    grads = joint.outputs[len(forward.outputs):len(forward.outputs) + len(wrt)]
-    found = inline(b, replace(joint, outputs=grads, alias=None),
-                   [*node.operands[:_attrs(node).inputs], *seeds])
+    grads = joint.outputs[len(forward.outputs) : len(forward.outputs) + len(wrt)]
+    found = inline(
+        b,
+        replace(joint, outputs=grads, alias=None),
+        [*node.operands[: _attrs(node).inputs], *seeds],
+    )
     for k, ct in zip(wrt, found, strict=True):
         before = out[k]
         out[k] = ct if before is None else add(b, before, ct)
 
 
-def _push_residuals(b: GraphBuilder, node: Node, ts: Derivatives, out: list[Operand | None]
-                    ) -> None:
+def _push_residuals(
+    b: GraphBuilder, node: Node, ts: Derivatives, out: list[Operand | None]
+) -> None:
     inputs = _attrs(node).inputs
     wrt = [k for k in range(inputs) if ts[k] is not None]
     forward, at = _residual_graph(node)
     joint = jvp_graph(forward, wrt)
     first, n = len(node.results) - len(forward.outputs), len(forward.outputs)
-    moved = inline(b, replace(joint, outputs=joint.outputs[n:n + len(at)], alias=None),
-                   [*node.operands[:inputs], *(_dense(b, ts[k], node.operands[k]) for k in wrt)])
+    moved = inline(
+        b,
+        replace(joint, outputs=joint.outputs[n : n + len(at)], alias=None),
+        [*node.operands[:inputs], *(_dense(b, ts[k], node.operands[k]) for k in wrt)],
+    )
     for k, t in zip(at, moved, strict=True):
         out[first + k] = t
 
@@ -189,9 +219,11 @@ def _push_residuals(b: GraphBuilder, node: Node, ts: Derivatives, out: list[Oper
 def _residual_graph(node: Node) -> tuple[Graph, list[int]]:
     """The kept values alone, and which of them are inexact."""
     n = len(node.results)
-    outputs = node.regions[0].outputs[n - _attrs(node).residuals:n]
-    return (replace(node.regions[0], outputs=outputs, alias=None),
-            [k for k, x in enumerate(outputs) if x.type.dtype.is_inexact])
+    outputs = node.regions[0].outputs[n - _attrs(node).residuals : n]
+    return (
+        replace(node.regions[0], outputs=outputs, alias=None),
+        [k for k, x in enumerate(outputs) if x.type.dtype.is_inexact],
+    )
 
 
 def _dense(b: GraphBuilder, x: Operand | None, like: Operand) -> Operand:
@@ -202,10 +234,9 @@ def _dense(b: GraphBuilder, x: Operand | None, like: Operand) -> Operand:
     return full(b, shape=like.type.shape, value=value)  # type: ignore[no-any-return]
 
 
-
-
-def _pull(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
-          ) -> list[Operand | None]:
+def _pull(
+    reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+) -> list[Operand | None]:
     return pull(reverse.b, node, cts)
 
 

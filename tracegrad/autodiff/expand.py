@@ -20,15 +20,21 @@ def expand_transforms(graph: Graph) -> Graph:
     return rebuild(graph, _expand)
 
 
-def _expand(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
-            ) -> Operand | tuple[Operand, ...]:
+def _expand(
+    b: GraphBuilder, node: Node, operands: tuple[Operand, ...]
+) -> Operand | tuple[Operand, ...]:
     if node.op is transform:
         return inline(b, differentiate(node), operands)
     regions = map_regions(node, expand_transforms)
     if regions is node.regions:
         return copy_node(b, node, operands)  # type: ignore[return-value]
-    return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
-                  hint=node.results[0].hint if node.results else "")
+    return b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=regions,  # type: ignore[no-any-return]
+        hint=node.results[0].hint if node.results else "",
+    )
 
 
 def differentiate(node: Node) -> Graph:

@@ -1,4 +1,5 @@
-"""Derivatives of the user's own: `Function` (PyTorch's form), `custom_vjp`, `custom_jvp` (JAX's)."""
+"""Derivatives of the user's own: `Function` as in PyTorch, `custom_vjp` and `custom_jvp` as in
+JAX."""
 
 from tracegrad.custom.function import Function
 from tracegrad.custom.rules import custom_jvp, custom_vjp

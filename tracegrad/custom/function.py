@@ -15,6 +15,7 @@ from tracegrad.custom.record import Forward, RuleRegion, Value, emit, trace_rule
 from tracegrad.custom.returned import deliver
 from tracegrad.custom.shapes import as_gradient
 from tracegrad.errors import GradientError
+from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import current_trace, no_grad
 from tracegrad.trace.tracer import Trace
@@ -73,8 +74,9 @@ class Function:
             return run_forward(cls, Context((False,) * len(args)), args)
 
 
-def run_forward(cls: Any, ctx: Context, args: tuple[Any, ...],
-                seen: Callable[[Any], Any] = lambda f: f) -> Any:
+def run_forward(
+    cls: Any, ctx: Context, args: tuple[Any, ...], seen: Callable[[Any], Any] = lambda f: f
+) -> Any:
     """``forward(ctx, *args)`` in the form that `cls` has; `seen` is a function as traced code
     sees it."""
     if cls.setup_context is Function.setup_context:
@@ -89,6 +91,9 @@ def run_forward(cls: Any, ctx: Context, args: tuple[Any, ...],
 
 def _record(cls: Any, outer: Trace, args: tuple[Any, ...], has_rules: bool) -> Any:
     outer.place()
+    for x in args:
+        if isinstance(x, MaskedRead):
+            x.refuse()
     spots = [k for k, x in enumerate(args) if isinstance(x, (Tracer, np.ndarray))]
     operands = [nested.as_tracer(outer, args[k]) for k in spots]
     needs = [False] * len(args)
@@ -118,25 +123,34 @@ def _record(cls: Any, outer: Trace, args: tuple[Any, ...], has_rules: bool) -> A
 
 
 def _differentiable(outcome: Outcome) -> list[int]:
-    return [k for k, x in enumerate(outcome.value.results)
-            if x.element_type.is_inexact and k not in outcome.constant]
+    return [
+        k
+        for k, x in enumerate(outcome.value.results)
+        if x.element_type.is_inexact and k not in outcome.constant
+    ]
 
 
-def _backward(cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots: list[int],
-              count: int) -> RuleRegion:
+def _backward(
+    cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots: list[int], count: int
+) -> RuleRegion:
     given = _differentiable(outcome)
 
     def run(slots: list[Tracer], cts: dict[int, Tracer]) -> dict[int, Tracer]:
-        cotangents = [None if k is None else cts[k] if k in cts else _zero(
-            outcome.value.results[k], ctx) for k in outcome.places]
+        cotangents = [
+            None if k is None else cts[k] if k in cts else _zero(outcome.value.results[k], ctx)
+            for k in outcome.places
+        ]
         rule = forward.outer.names.call(cls.backward)
         grads = rule(outcome.context(ctx, slots), *cotangents)
         grads = grads if isinstance(grads, (tuple, list)) else (grads,)
         if len(grads) < count or any(g is not None for g in grads[count:]):
             raise GradientError(
                 f"{cls.__name__}.backward returns {len(grads)} gradients, and forward takes "
-                f"{count} inputs", kind="custom_rule", loc=source.here(),
-                remedy="Return one gradient an input; None where there is none.")
+                f"{count} inputs",
+                kind="custom_rule",
+                loc=source.here(),
+                remedy="Return one gradient an input; None where there is none.",
+            )
         out = {}
         for k, g in enumerate(grads[:count]):
             if g is None:
@@ -144,8 +158,11 @@ def _backward(cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots:
             if k not in spots:
                 raise GradientError(
                     f"{cls.__name__}.backward returns a gradient of input {k}, which is not a "
-                    "tensor", kind="custom_rule", loc=source.here(),
-                    remedy="Return None in its place.")
+                    "tensor",
+                    kind="custom_rule",
+                    loc=source.here(),
+                    remedy="Return None in its place.",
+                )
             at = spots.index(k)
             like = forward.arguments[at]
             if like.element_type.is_inexact:
@@ -155,8 +172,9 @@ def _backward(cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots:
     return trace_rule(forward, "vjp", given, run)
 
 
-def _jvp(cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots: list[int],
-         count: int) -> RuleRegion:
+def _jvp(
+    cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots: list[int], count: int
+) -> RuleRegion:
     given = [k for k, x in enumerate(forward.arguments) if x.element_type.is_inexact]
 
     def run(slots: list[Tracer], ts: dict[int, Tracer]) -> dict[int, Tracer]:
@@ -169,12 +187,17 @@ def _jvp(cls: Any, forward: Forward, outcome: Outcome, ctx: Context, spots: list
         if len(moved) != len(outcome.places):
             raise GradientError(
                 f"{cls.__name__}.jvp returns {len(moved)} tangents, and forward "
-                f"{len(outcome.places)} results", kind="custom_rule", loc=source.here(),
-                remedy="Return one tangent a result; None where it is zero.")
+                f"{len(outcome.places)} results",
+                kind="custom_rule",
+                loc=source.here(),
+                remedy="Return one tangent a result; None where it is zero.",
+            )
         wanted = _differentiable(outcome)
-        return {k: as_gradient(t, outcome.value.results[k], f"{cls.__name__}.jvp, tangent {k}")
-                for k, t in zip(outcome.places, moved, strict=True)
-                if k is not None and t is not None and k in wanted}
+        return {
+            k: as_gradient(t, outcome.value.results[k], f"{cls.__name__}.jvp, tangent {k}")
+            for k, t in zip(outcome.places, moved, strict=True)
+            if k is not None and t is not None and k in wanted
+        }
 
     return trace_rule(forward, "jvp", given, run)
 

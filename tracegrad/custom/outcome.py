@@ -49,8 +49,9 @@ class Outcome:
         """The context of a rule, from the slots' values."""
         saved = self.for_jvp if for_jvp and self.for_jvp is not None else self.saved
         leaves = [slots[x.slot] if isinstance(x, _At) else x for x in self.attributes]
-        return ctx.with_values(tuple(None if k is None else slots[k] for k in saved),
-                               self.tree.unflatten(leaves))
+        return ctx.with_values(
+            tuple(None if k is None else slots[k] for k in saved), self.tree.unflatten(leaves)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,19 @@ def settle(name: str, ctx: Context, tensors: tuple[Tracer, ...], result: Any) ->
     return out
 
 
-def _classify(out: Outcome, ctx: Context, trace: Trace, tensors: tuple[Tracer, ...],
-              arguments: dict[Memory, int]) -> None:
+def _classify(
+    out: Outcome,
+    ctx: Context,
+    trace: Trace,
+    tensors: tuple[Tracer, ...],
+    arguments: dict[Memory, int],
+) -> None:
     outside = {c.inner for c in trace.captures.values()}
-    fresh = {x.memory: k for k, x in enumerate(out.value.results)
-             if not x.alias.view and not x.alias.is_view and x.memory not in arguments}
+    fresh = {
+        x.memory: k
+        for k, x in enumerate(out.value.results)
+        if not x.alias.view and not x.alias.is_view and x.memory not in arguments
+    }
     for k, x in enumerate(out.value.results):
         at = arguments.get(x.memory)
         if any(x is d for d in ctx._notes.constant):
@@ -102,7 +111,11 @@ def _classify(out: Outcome, ctx: Context, trace: Trace, tensors: tuple[Tracer, .
         elif x.memory in outside:
             raise UnsupportedError(
                 f"{out.name}.forward returns a tensor that is not one of its inputs, nor made in "
-                "it", kind="custom_result", loc=source.here(), remedy="Return a clone() of it.")
+                "it",
+                kind="custom_result",
+                loc=source.here(),
+                remedy="Return a clone() of it.",
+            )
         elif fresh.get(x.memory) != k and not x.scalar:
             if x.memory not in fresh:
                 fresh[x.memory] = len(out.value.results) + len(out.value.more)
@@ -116,8 +129,11 @@ def _check_dirty(out: Outcome, ctx: Context) -> None:
         if not any(d is r for r in returned) and not any(d is r for r in out.value.results):
             raise ViewMutationError(
                 f"{out.name}.forward marks an input dirty and does not return it",
-                kind="dirty_not_returned", loc=source.here(), op_name=out.name,
-                remedy="Return the very tensor that was written.")
+                kind="dirty_not_returned",
+                loc=source.here(),
+                op_name=out.name,
+                remedy="Return the very tensor that was written.",
+            )
 
 
 def _finals(out: Outcome, trace: Trace, tensors: tuple[Tracer, ...]) -> None:
@@ -142,7 +158,7 @@ def _keep(out: Outcome, ctx: Context, trace: Trace) -> None:
     out.saved = [None if x is None else slot(x) for x in notes.saved]
     if notes.for_jvp is not None:
         out.for_jvp = [None if x is None else slot(x) for x in notes.for_jvp]
-    leaves, out.tree = optree.tree_flatten(ctx.attributes(), none_is_leaf=True,
-                                           namespace=NAMESPACE)
-    out.attributes = [_At(slot(x)) if isinstance(x, Tracer) and x.trace is trace else x
-                      for x in leaves]
+    leaves, out.tree = optree.tree_flatten(ctx.attributes(), none_is_leaf=True, namespace=NAMESPACE)
+    out.attributes = [
+        _At(slot(x)) if isinstance(x, Tracer) and x.trace is trace else x for x in leaves
+    ]

@@ -32,8 +32,14 @@ class FunctionNode(Node):
 
     __slots__ = ("cls", "ctx", "inputs", "kept", "likes", "released")
 
-    def __init__(self, cls: Any, ctx: Context, args: tuple[Any, ...], inputs: list[int],
-                 edges: tuple[Edge | None, ...]) -> None:
+    def __init__(
+        self,
+        cls: Any,
+        ctx: Context,
+        args: tuple[Any, ...],
+        inputs: list[int],
+        edges: tuple[Edge | None, ...],
+    ) -> None:
         super().__init__(f"{cls.__name__}Backward", edges, (), source.here())
         self.cls = cls
         self.ctx = ctx
@@ -56,8 +62,9 @@ class FunctionNode(Node):
             self.kept.append((saved_value(x), of, nr))
         self.ctx._notes.saved = ()
 
-    def run_as(self, algebra: Algebra, cts: Sequence[Any], own: Callable[[int], Edge]
-               ) -> Sequence[Any]:
+    def run_as(
+        self, algebra: Algebra, cts: Sequence[Any], own: Callable[[int], Edge]
+    ) -> Sequence[Any]:
         if self.released:
             raise backward_twice(self)
         saved = tuple(self._kept(algebra, x, own) for x in self.kept)
@@ -72,10 +79,15 @@ class FunctionNode(Node):
         if len(grads) < count or any(g is not None for g in grads[count:]):
             raise GradientError(
                 f"{self.cls.__name__}.backward returns {len(grads)} gradients, and forward takes "
-                f"{count} inputs", kind="custom_rule", loc=self.loc,
-                remedy="Return one gradient an input; None where there is none.")
-        return [None if grads[k] is None or e is None else algebra.value(self._fit(grads[k], like))
-                for k, like, e in zip(self.inputs, self.likes, self.edges, strict=True)]
+                f"{count} inputs",
+                kind="custom_rule",
+                loc=self.loc,
+                remedy="Return one gradient an input; None where there is none.",
+            )
+        return [
+            None if grads[k] is None or e is None else algebra.value(self._fit(grads[k], like))
+            for k, like, e in zip(self.inputs, self.likes, self.edges, strict=True)
+        ]
 
     def _kept(self, algebra: Algebra, x: Any, own: Callable[[int], Edge]) -> Any:
         if not isinstance(x, tuple):
@@ -92,13 +104,18 @@ class FunctionNode(Node):
         x: Any = as_tensor(g)
         if x.shape != like.shape:
             lead = len(x.shape) - len(like.shape)
-            if lead < 0 or any(n not in (1, m) for n, m in zip(
-                    like.shape, x.shape[lead:], strict=True)):
+            if lead < 0 or any(
+                n not in (1, m) for n, m in zip(like.shape, x.shape[lead:], strict=True)
+            ):
                 raise ShapeError(
                     f"{self.cls.__name__}.backward returns a gradient of shape {x.shape} for an "
-                    f"input of shape {like.shape}", loc=self.loc)
-            axes = (*range(lead), *(k + lead for k, n in enumerate(like.shape)
-                                    if n == 1 and x.shape[k + lead] != 1))
+                    f"input of shape {like.shape}",
+                    loc=self.loc,
+                )
+            axes = (
+                *range(lead),
+                *(k + lead for k, n in enumerate(like.shape) if n == 1 and x.shape[k + lead] != 1),
+            )
             x = x.sum(axes).reshape(*like.shape)
         return x if x.element_type is like.dtype else x.to(like.dtype.np)  # type: ignore
 
@@ -152,8 +169,11 @@ def _check_dirty(cls: type[Function], ctx: Context, results: list[Any], tracked:
         if not _among(x, results):
             raise ViewMutationError(
                 f"{cls.__name__}.forward marks an input as dirty and does not return it",
-                kind="dirty_not_returned", loc=loc, op_name=cls.__name__,
-                remedy="Return every input that was passed to ctx.mark_dirty.")
+                kind="dirty_not_returned",
+                loc=loc,
+                op_name=cls.__name__,
+                remedy="Return every input that was passed to ctx.mark_dirty.",
+            )
         if not tracked:
             continue
         legality.check_write(x.alias, True, True, loc)
@@ -162,12 +182,22 @@ def _check_dirty(cls: type[Function], ctx: Context, results: list[Any], tracked:
         if x.root is not None and sum(isinstance(r, EagerTensor) for r in results) > 1:
             raise ViewMutationError(
                 f"{cls.__name__} changes a view in place and returns more than one tensor",
-                kind="dirty_view_multi_out", loc=loc, op_name=cls.__name__,
-                remedy="Return the written view alone, or write a clone of it.")
+                kind="dirty_view_multi_out",
+                loc=loc,
+                op_name=cls.__name__,
+                remedy="Return the written view alone, or write a clone of it.",
+            )
 
 
-def _deliver(x: EagerTensor, node: FunctionNode | None, nr: int, args: tuple[Any, ...],
-             ctx: Context, several: bool, name: str) -> EagerTensor:
+def _deliver(
+    x: EagerTensor,
+    node: FunctionNode | None,
+    nr: int,
+    args: tuple[Any, ...],
+    ctx: Context,
+    several: bool,
+    name: str,
+) -> EagerTensor:
     """Result `nr` of forward as the caller gets it."""
     notes = ctx._notes
     if _among(x, notes.dirty):
@@ -184,13 +214,21 @@ def _deliver(x: EagerTensor, node: FunctionNode | None, nr: int, args: tuple[Any
     return x
 
 
-def _custom_view(x: EagerTensor, node: FunctionNode | None, nr: int, several: bool, name: str
-                 ) -> EagerTensor:
+def _custom_view(
+    x: EagerTensor, node: FunctionNode | None, nr: int, several: bool, name: str
+) -> EagerTensor:
     kind = CreationKind.MULTI_OUTPUT if several else CreationKind.CUSTOM
     alias = replace(
-        x.alias, is_view=True, kind=kind if node is not None else x.alias.kind,
-        own=node is not None, leaf=False, fresh_at=x.memory.version, op_name=name, output_nr=nr,
-        made=source.here())
+        x.alias,
+        is_view=True,
+        kind=kind if node is not None else x.alias.kind,
+        own=node is not None,
+        leaf=False,
+        fresh_at=x.memory.version,
+        op_name=name,
+        output_nr=nr,
+        made=source.here(),
+    )
     out = EAGER.face(EAGER, alias, x.layout, None, x.array, readonly=x.readonly)
     out.root = x if x.root is None else x.root
     out.within = x.within
@@ -199,8 +237,9 @@ def _custom_view(x: EagerTensor, node: FunctionNode | None, nr: int, several: bo
     return out
 
 
-def _dirty(x: EagerTensor, node: FunctionNode | None, nr: int, args: tuple[Any, ...]
-           ) -> EagerTensor:
+def _dirty(
+    x: EagerTensor, node: FunctionNode | None, nr: int, args: tuple[Any, ...]
+) -> EagerTensor:
     """An input that forward wrote: the same object, with the Function in its history."""
     family.record_write(x.alias, node is not None)
     if node is None:

@@ -6,17 +6,19 @@ reads (a *slot*) becomes an operand, a result or an extra result of the node.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracegrad.errors import UnsupportedError
+from tracegrad.errors import GradientWarning, UnsupportedError
 from tracegrad.graph.ir import Graph
 from tracegrad.ops.custom import CustomAttrs, RegionRule, custom
 from tracegrad.trace.enter import Traced, trace_call
 from tracegrad.trace.leaves import Kind, Leaf, flatten
 from tracegrad.trace.memory import Memory, Tracer
+from tracegrad.trace.modes import current_trace, is_tracking
 from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.tracer import Trace
 from tracegrad.types import TensorType
@@ -33,8 +35,9 @@ def call_of(name: str, leaves: Sequence[Leaf]) -> CallSignature:
 def leaf_of(x: Tracer, name: str) -> Leaf:
     """`x` as an argument of a region."""
     kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
-    return Leaf(name, name, kind, TensorType(x.shape, x.element_type),
-                x.layout.stride, not x.readonly)  # type: ignore[arg-type]
+    return Leaf(
+        name, name, kind, TensorType(x.shape, x.element_type), x.layout.stride, not x.readonly
+    )  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,12 @@ class Value:
         if x.concrete is not None:
             return None
         for k, r in enumerate(self.results):
-            if x is r or (_is_whole(x) and _is_whole(r) and x.memory is r.memory
-                          and not self._is_argument(x.memory)):
+            if x is r or (
+                _is_whole(x)
+                and _is_whole(r)
+                and x.memory is r.memory
+                and not self._is_argument(x.memory)
+            ):
                 return ~k
         for k, a in enumerate(self.arguments):
             if x.memory is a.memory and _is_whole(x) and not a.memory.written:
@@ -110,11 +117,17 @@ class Forward:
 
     @property
     def arguments(self) -> tuple[Tracer, ...]:
-        return self.operands[:len(self.value.arguments)]
+        return self.operands[: len(self.value.arguments)]
 
 
-def trace_value(outer: Trace, name: str, operands: Sequence[Tracer],
-                run: Callable[[tuple[Tracer, ...]], Value], *, grad: bool) -> Forward:
+def trace_value(
+    outer: Trace,
+    name: str,
+    operands: Sequence[Tracer],
+    run: Callable[[tuple[Tracer, ...]], Value],
+    *,
+    grad: bool,
+) -> Forward:
     """Trace `run`, which gets the operands as tensors of a trace of its own; `grad` is the
     gradient mode inside."""
     made: list[Value] = []
@@ -128,10 +141,25 @@ def trace_value(outer: Trace, name: str, operands: Sequence[Tracer],
     outer.place()
     (value,) = made
     captured = [outer.base_of(c.outer) for c in traced.captures]
-    slots = tuple(Slot(leaf_of(x, f"saved{k}"), source,
-                       None if source is not None else np.array(x.concrete))
-                  for k, (x, source) in enumerate(value.found))
+    if is_tracking() and any(c.tracked for c in traced.captures):
+        _warn_outside(outer, name)
+    slots = tuple(
+        Slot(leaf_of(x, f"saved{k}"), source, None if source is not None else np.array(x.concrete))
+        for k, (x, source) in enumerate(value.found)
+    )
     return Forward(outer, name, traced, value, (*operands, *captured), slots)
+
+
+def _warn_outside(outer: Trace, name: str) -> None:
+    loc = outer.place()
+    at = f"\n{loc.quote()}" if loc is not None else ""
+    warnings.warn(
+        GradientWarning(
+            f"{name} reads a tensor that requires a gradient and is not one of its inputs: no "
+            f"gradient flows to it. Pass it as an argument.{at}"
+        ),
+        stacklevel=2,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,9 +169,12 @@ class RuleRegion:
     captured: tuple[Tracer, ...]
 
 
-def trace_rule(forward: Forward, kind: str, given: Sequence[int],
-               run: Callable[[list[Tracer], dict[int, Tracer]], dict[int, Tracer]]
-               ) -> RuleRegion:
+def trace_rule(
+    forward: Forward,
+    kind: str,
+    given: Sequence[int],
+    run: Callable[[list[Tracer], dict[int, Tracer]], dict[int, Tracer]],
+) -> RuleRegion:
     """Trace a rule of `kind` (``vjp`` or ``jvp``).
 
     ``run(slots, moved)`` gets the value of each slot, and the cotangent of each result
@@ -153,8 +184,15 @@ def trace_rule(forward: Forward, kind: str, given: Sequence[int],
     carried = [s for s in forward.slots if s.source is not None]
     like = forward.value.results if kind == "vjp" else forward.arguments
     leaves = [s.leaf for s in carried]
-    leaves += [Leaf(f"{kind}{k}", f"{'ct' if kind == 'vjp' else 't'}{k}", leaf_of(like[k], "").kind,
-                    TensorType(like[k].shape, like[k].element_type)) for k in given]
+    leaves += [
+        Leaf(
+            f"{kind}{k}",
+            f"{'ct' if kind == 'vjp' else 't'}{k}",
+            leaf_of(like[k], "").kind,
+            TensorType(like[k].shape, like[k].element_type),
+        )
+        for k in given
+    ]
     gives: list[int] = []
 
     def body(*tensors: Tracer) -> list[Tracer]:
@@ -166,23 +204,31 @@ def trace_rule(forward: Forward, kind: str, given: Sequence[int],
         gives.extend(found)
         return list(found.values())
 
-    traced = trace_call(body, call_of(f"{forward.name}.{kind}", leaves), face=outer.face,
-                        parent=outer, grad=True)
+    traced = trace_call(
+        body, call_of(f"{forward.name}.{kind}", leaves), face=outer.face, parent=outer, grad=True
+    )
     outer.place()
     for node in traced.graph.nodes:
         if node.target is not None and any(
-                node.target.storage == v.storage for v in traced.graph.inputs[len(leaves):]):
+            node.target.storage == v.storage for v in traced.graph.inputs[len(leaves) :]
+        ):
             raise UnsupportedError(
-                f"the rule of {forward.name} writes an array outside it", kind="custom_rule",
-                loc=node.loc, remedy="Return the value instead.")
-    rule = RegionRule(kind, tuple(s.source for s in carried if s.source is not None),
-                      tuple(given), (), tuple(gives))
+                f"the rule of {forward.name} writes an array outside it",
+                kind="custom_rule",
+                loc=node.loc,
+                remedy="Return the value instead.",
+            )
+    rule = RegionRule(
+        kind,
+        tuple(s.source for s in carried if s.source is not None),
+        tuple(given),
+        (),
+        tuple(gives),
+    )
     return RuleRegion(rule, traced.graph, tuple(outer.base_of(c.outer) for c in traced.captures))
 
 
 def _constant(slot: Slot) -> Tracer:
-    from tracegrad.trace.modes import current_trace
-
     trace = current_trace()
     assert trace is not None and slot.array is not None
     kind = slot.leaf.kind
@@ -202,13 +248,18 @@ def emit(forward: Forward, rules: Sequence[RuleRegion], *, through: bool) -> lis
         operands += r.captured
         joined.append(RegionRule(r.rule.kind, r.rule.saved, r.rule.given, at, r.rule.gives))
     outputs = forward.value.outputs()
-    attrs = CustomAttrs(forward.name,
-                        tuple(TensorType(x.shape, x.type.dtype)
-                              for x in forward.traced.graph.outputs),
-                        inputs, tuple(joined), len(forward.value.kept), through)
+    attrs = CustomAttrs(
+        forward.name,
+        tuple(TensorType(x.shape, x.type.dtype) for x in forward.traced.graph.outputs),
+        inputs,
+        tuple(joined),
+        len(forward.value.kept),
+        through,
+    )
     hints = [forward.name] * len(outputs)
     made = forward.outer.apply_region(
-        custom, operands, attrs, (forward.traced.graph, *(r.graph for r in rules)), hints)
+        custom, operands, attrs, (forward.traced.graph, *(r.graph for r in rules)), hints
+    )
     for new, old in zip(made, outputs, strict=True):
         new.scalar, new.weak = old.scalar, old.weak
     return list(made)

@@ -20,8 +20,9 @@ from tracegrad.views import family, legality
 from tracegrad.views.geometry import are_disjoint
 
 
-def deliver(forward: Forward, outcome: Outcome, made: Sequence[Tracer], given: Sequence[Any]
-            ) -> Any:
+def deliver(
+    forward: Forward, outcome: Outcome, made: Sequence[Tracer], given: Sequence[Any]
+) -> Any:
     """What `apply` returns; `made` are the node's results and `given` the caller's tensors."""
     outer, value = forward.outer, outcome.value
     _check_apart(forward, outcome, given)
@@ -43,8 +44,9 @@ def deliver(forward: Forward, outcome: Outcome, made: Sequence[Tracer], given: S
     return tuple(out) if outcome.several else out[0]
 
 
-def _result(forward: Forward, outcome: Outcome, made: Sequence[Tracer], k: int, inner: Tracer
-            ) -> Tracer:
+def _result(
+    forward: Forward, outcome: Outcome, made: Sequence[Tracer], k: int, inner: Tracer
+) -> Tracer:
     """Result k, which `inner` is in the trace of the forward."""
     outer, new = forward.outer, made[k]
     if k in outcome.aliases:
@@ -59,8 +61,9 @@ def _result(forward: Forward, outcome: Outcome, made: Sequence[Tracer], k: int, 
     if base.scalar:
         return new
     steps = inner.alias.view.steps
-    layout = Geometry(base.layout.offset + inner.layout.offset, inner.layout.size,
-                      inner.layout.stride)
+    layout = Geometry(
+        base.layout.offset + inner.layout.offset, inner.layout.size, inner.layout.stride
+    )
     view = _returned_view(outer, base, new, steps, layout, outcome, k)
     return outer.detach(view) if k in outcome.constant else view
 
@@ -71,19 +74,33 @@ def _lay_out(x: Tracer, strides: tuple[int, ...]) -> None:
     x.layout = Geometry(0, x.shape, strides)
 
 
-def _returned_view(outer: Trace, base: Tracer, result: Tracer, steps: tuple[Step, ...],
-                   layout: Geometry, outcome: Outcome, k: int) -> Tracer:
+def _returned_view(
+    outer: Trace,
+    base: Tracer,
+    result: Tracer,
+    steps: tuple[Step, ...],
+    layout: Geometry,
+    outcome: Outcome,
+    k: int,
+) -> Tracer:
     loc = outer.place()
     base = outer.lift(base)
     if base.concrete is not None:
         outer._promote(base.memory)
     several = len(outcome.places) > 1
     alias = family.returned_view(
-        base.alias, steps, tracked=is_tracking() and result.alias.requires_grad,
-        multi_output=several, op_name=outcome.name, output_nr=k, loc=loc)
+        base.alias,
+        steps,
+        tracked=is_tracking() and result.alias.requires_grad,
+        multi_output=several,
+        op_name=outcome.name,
+        output_nr=k,
+        loc=loc,
+    )
     attrs = ReturnedAttrs(View(steps), outcome.name, k, several)
-    value = outer.builder.alias(custom_view, outer.handle(base), attrs,
-                                others=(outer.handle(result),))
+    value = outer.builder.alias(
+        custom_view, outer.handle(base), attrs, others=(outer.handle(result),)
+    )
     return outer.face(outer, alias, layout, value, None, readonly=base.readonly)
 
 
@@ -96,8 +113,11 @@ def _write_dirty(forward: Forward, outcome: Outcome, target: Tracer, result: Tra
     if target.alias.is_view and len(outcome.places) > 1:
         raise ViewMutationError(
             f"{outcome.name} writes a view in place and returns more than one result",
-            kind="dirty_view_multi_out", loc=loc, op_name=outcome.name,
-            remedy="Pass the base, or a clone() of the view.")
+            kind="dirty_view_multi_out",
+            loc=loc,
+            op_name=outcome.name,
+            remedy="Pass the base, or a clone() of the view.",
+        )
     outer.write(target, copy, (result,))
     # PyTorch counts two: the write in forward, and the one that attaches the history.
     target.memory.version += 1
@@ -112,13 +132,18 @@ def _check_apart(forward: Forward, outcome: Outcome, given: Sequence[Any]) -> No
         if isinstance(given[k], np.ndarray):
             raise UnsupportedError(
                 f"{outcome.name}.forward writes an ndarray from outside the traced function",
-                kind="custom_write", loc=forward.outer.place(),
-                remedy="Pass it as an argument of the traced function.")
+                kind="custom_write",
+                loc=forward.outer.place(),
+                remedy="Pass it as an argument of the traced function.",
+            )
         for j, y in enumerate(forward.operands):
             if j == k or x.memory is not y.memory:
                 continue
             if not are_disjoint(x.alias.view, y.alias.view, x.memory.shape):
                 raise UnsupportedError(
                     f"{outcome.name}.forward writes input {k}, which shares memory with another "
-                    "of its inputs", kind="custom_write", loc=forward.outer.place(),
-                    remedy="Pass a clone() of one of them.")
+                    "of its inputs",
+                    kind="custom_write",
+                    loc=forward.outer.place(),
+                    remedy="Pass a clone() of one of them.",
+                )

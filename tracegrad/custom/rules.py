@@ -18,6 +18,7 @@ from tracegrad.custom.shapes import as_gradient
 from tracegrad.errors import ArgumentError, GradientError, UnsupportedError
 from tracegrad.ops.views import copy
 from tracegrad.trace.leaves import NAMESPACE
+from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.substitute_table import known_array
@@ -32,9 +33,16 @@ class _Call:
         self.nondiff = nondiff
         self.positions = [k for k in range(len(args)) if k not in nondiff]
         self.leaves, self.tree = optree.tree_flatten(
-            tuple(args[k] for k in self.positions), none_is_leaf=True, namespace=NAMESPACE)
-        self.spots = [k for k, x in enumerate(self.leaves)
-                      if isinstance(x, (Tracer, np.ndarray, float, np.generic))]
+            tuple(args[k] for k in self.positions), none_is_leaf=True, namespace=NAMESPACE
+        )
+        for x in self.leaves:
+            if isinstance(x, MaskedRead):
+                x.refuse()
+        self.spots = [
+            k
+            for k, x in enumerate(self.leaves)
+            if isinstance(x, (Tracer, np.ndarray, float, np.generic))
+        ]
         self.operands = [nested.as_tracer(outer, self.leaves[k]) for k in self.spots]
 
     @property
@@ -63,8 +71,7 @@ class _Result:
     def __init__(self, value: Value, result: Any) -> None:
         trace = current_trace()
         assert trace is not None
-        self.leaves, self.tree = optree.tree_flatten(result, none_is_leaf=True,
-                                                     namespace=NAMESPACE)
+        self.leaves, self.tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
         self.spots = []
         for k, x in enumerate(self.leaves):
             x = known_array(x) if isinstance(x, np.ndarray) else x
@@ -96,14 +103,22 @@ class _Custom:
         return self if instance is None else MethodType(self, instance)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if not kwargs:
+        try:
+            signature = inspect.signature(self.fun)
+        except (ValueError, TypeError):
+            signature = None
+        if signature is None and not kwargs:
             return args
-        bound = inspect.signature(self.fun).bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)  # type: ignore[union-attr]
+        except (TypeError, AttributeError) as e:
+            raise ArgumentError(f"{self.__name__}: {e}", loc=source.here()) from None
         bound.apply_defaults()
         if bound.kwargs:
             raise ArgumentError(
                 f"{self.__name__} has a custom derivative and takes no keyword-only arguments",
-                loc=source.here())
+                loc=source.here(),
+            )
         return bound.args
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +147,7 @@ class _Custom:
 
     def _deliver(self, forward: Forward, result: _Result, made: Sequence[Tracer]) -> Any:
         _refuse_writes(self.__name__, forward)
-        return result.rebuild(made[:len(result.spots)])
+        return result.rebuild(made[: len(result.spots)])
 
 
 class custom_vjp(_Custom):
@@ -165,9 +180,12 @@ class custom_vjp(_Custom):
     def _record(self, outer: Trace, call: _Call) -> Any:
         fwd, bwd = self.fwd, self.bwd
         if fwd is None or bwd is None:
-            raise GradientError(f"{self.__name__} has no rules", kind="custom_rule",
-                                loc=source.here(),
-                                remedy=f"Call {self.__name__}.defvjp(fwd, bwd).")
+            raise GradientError(
+                f"{self.__name__} has no rules",
+                kind="custom_rule",
+                loc=source.here(),
+                remedy=f"Call {self.__name__}.defvjp(fwd, bwd).",
+            )
         found: list[tuple[_Result, Any]] = []
 
         def run(tensors: tuple[Tracer, ...]) -> Value:
@@ -176,7 +194,9 @@ class custom_vjp(_Custom):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise GradientError(
                     f"the forward rule of {self.__name__} must return (result, residuals)",
-                    kind="custom_rule", loc=source.here())
+                    kind="custom_rule",
+                    loc=source.here(),
+                )
             result = _Result(value, pair[0])
             found.append((result, _slots(value, pair[1])))
             return value
@@ -199,7 +219,10 @@ class custom_vjp(_Custom):
             got = len(grads) if isinstance(grads, (tuple, list)) else type(grads).__name__
             raise GradientError(
                 f"the backward rule of {self.__name__} must return a tuple of {count} "
-                f"cotangents, one an argument, not {got}", kind="custom_rule", loc=source.here())
+                f"cotangents, one an argument, not {got}",
+                kind="custom_rule",
+                loc=source.here(),
+            )
         leaves: list[Any] = []
         for part, g in zip(call.tree.children(), grads, strict=True):
             leaves += [None] * part.num_leaves if g is None else _matched(part, g, self.__name__)
@@ -240,10 +263,14 @@ class custom_jvp(_Custom):
         def rule(*given: Any) -> tuple[Any, Any]:
             *constants, primals, tangents = given
             result = self.fun(*constants, *primals)
-            moved = [part(t, result, *primals) for part, t in zip(parts, tangents, strict=True)
-                     if part is not None]
+            moved = [
+                part(t, result, *primals)
+                for part, t in zip(parts, tangents, strict=True)
+                if part is not None
+            ]
             total = functools.reduce(
-                lambda x, y: optree.tree_map(lambda a, c: a + c, x, y, namespace=NAMESPACE), moved)
+                lambda x, y: optree.tree_map(lambda a, c: a + c, x, y, namespace=NAMESPACE), moved
+            )
             return result, total
 
         if not any(parts):
@@ -253,9 +280,12 @@ class custom_jvp(_Custom):
     def _record(self, outer: Trace, call: _Call) -> Any:
         user = self.rule
         if user is None:
-            raise GradientError(f"{self.__name__} has no rule", kind="custom_rule",
-                                loc=source.here(),
-                                remedy=f"Decorate one with @{self.__name__}.defjvp.")
+            raise GradientError(
+                f"{self.__name__} has no rule",
+                kind="custom_rule",
+                loc=source.here(),
+                remedy=f"Decorate one with @{self.__name__}.defjvp.",
+            )
         found: list[_Result] = []
 
         def run(tensors: tuple[Tracer, ...]) -> Value:
@@ -273,17 +303,22 @@ class custom_jvp(_Custom):
             leaves: list[Any] = [None] * len(call.leaves)
             for at, k in enumerate(call.spots):
                 leaves[k] = ts.get(at)
-            pair = outer.names.call(user)(*call.constants, call.primals(slots),
-                                          call.tree.unflatten(leaves))
+            pair = outer.names.call(user)(
+                *call.constants, call.primals(slots), call.tree.unflatten(leaves)
+            )
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise GradientError(
                     f"the rule of {self.__name__} must return (result, tangent)",
-                    kind="custom_rule", loc=source.here())
+                    kind="custom_rule",
+                    loc=source.here(),
+                )
             moved = _matched(result.tree, pair[1], self.__name__)
             results = forward.value.results
-            return {j: as_gradient(moved[k], results[j], f"the tangent {j} of {self.__name__}")
-                    for j, k in enumerate(result.spots)
-                    if moved[k] is not None and results[j].element_type.is_inexact}
+            return {
+                j: as_gradient(moved[k], results[j], f"the tangent {j} of {self.__name__}")
+                for j, k in enumerate(result.spots)
+                if moved[k] is not None and results[j].element_type.is_inexact
+            }
 
         made = emit(forward, [trace_rule(forward, "jvp", given, rule)], through=True)
         return self._deliver(forward, result, made)
@@ -300,7 +335,8 @@ def _slots(value: Value, residuals: Any) -> Callable[[list[Tracer]], Any]:
         if isinstance(x, Tracer):
             at[k] = value.slot(trace.lift(x))
     return lambda slots: tree.unflatten(
-        [slots[at[k]] if k in at else x for k, x in enumerate(leaves)])
+        [slots[at[k]] if k in at else x for k, x in enumerate(leaves)]
+    )
 
 
 def _matched(tree: optree.PyTreeSpec, given: Any, name: str) -> list[Any]:
@@ -310,7 +346,9 @@ def _matched(tree: optree.PyTreeSpec, given: Any, name: str) -> list[Any]:
     except (ValueError, TypeError) as e:
         raise GradientError(
             f"a rule of {name} returns another structure than the value it belongs to: {e}",
-            kind="custom_rule", loc=source.here()) from None
+            kind="custom_rule",
+            loc=source.here(),
+        ) from None
 
 
 def _refuse_writes(name: str, forward: Forward) -> None:
@@ -320,5 +358,7 @@ def _refuse_writes(name: str, forward: Forward) -> None:
         if node.target is not None and node.target.storage in inputs:
             raise UnsupportedError(
                 f"{name} has a rule on values and writes one of its arguments in place",
-                kind="custom_write", loc=node.loc,
-                remedy="Write a copy, or use tg.Function with ctx.mark_dirty.")
+                kind="custom_write",
+                loc=node.loc,
+                remedy="Write a copy, or use tg.Function with ctx.mark_dirty.",
+            )

@@ -36,10 +36,14 @@ def _summed(x: Tracer, like: Tracer, what: str) -> Tracer:
     if lead < 0 or any(n not in (1, m) for n, m in zip(like.shape, x.shape[lead:], strict=True)):
         raise GradientError(
             f"{what} has shape {x.shape}, and the value it belongs to {like.shape}",
-            kind="custom_rule", loc=source.here())
+            kind="custom_rule",
+            loc=source.here(),
+        )
     trace = x.trace
-    axes = [*range(lead), *(k + lead for k, n in enumerate(like.shape)
-                            if n == 1 and x.shape[k + lead] != 1)]
+    axes = [
+        *range(lead),
+        *(k + lead for k, n in enumerate(like.shape) if n == 1 and x.shape[k + lead] != 1),
+    ]
     x = trace.apply(sum_, (x,), sum_.attrs(tuple(axes)))
     if x.shape != like.shape:
         x = trace.read(x, Reshape(like.shape))

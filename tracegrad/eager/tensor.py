@@ -32,7 +32,7 @@ class EagerTensor(Tensor):
                  "within")  # fmt: skip
     __hash__ = object.__hash__
 
-    def __init__(self, *args: Any, **flags: bool) -> None:
+    def __init__(self, *args: Any, **flags: Any) -> None:
         super().__init__(*args, **flags)
         self.node: Node | None = None
         self.nr = 0

@@ -69,9 +69,7 @@ class GraphBuilder:
                 and all(isinstance(x, Literal) for x in xs)):
             return fold(op, attrs, xs)  # type: ignore[arg-type]
         if op.pairs is None and not regions:
-            for x in xs:
-                if x.type.dtype.kind == "c":
-                    raise refused(op, x.type.dtype).at(self.loc)
+            check_real(op, xs, self.loc)  # type: ignore[arg-type]
         try:
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
@@ -128,6 +126,13 @@ class GraphBuilder:
             return None
         self.storages += 1
         return self.storages - 1
+
+
+def check_real(op: OpDef, xs: Sequence[Operand], loc: SourceLoc | None) -> None:
+    """Raise DTypeError if an operand is complex."""
+    for x in xs:
+        if x.type.dtype.kind == "c":
+            raise refused(op, x.type.dtype).at(loc)
 
 
 def refused(op: OpDef, dtype: DType) -> DTypeError:

@@ -183,8 +183,8 @@ def default_range(name: str, extent: Dim) -> Symbol:
 
 def definitions(kernel: Kernel) -> Iterator[str]:
     """Every name the kernel defines, in order of appearance."""
-    for p in (*kernel.params, *kernel.indices):
-        yield p.name
+    yield from (p.name for p in kernel.params)
+    yield from (i.name for i in kernel.indices)
     for s in statements(kernel.body):
         match s:
             case For(var):

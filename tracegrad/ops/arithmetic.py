@@ -15,6 +15,7 @@ from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import OpDef, Trait
 from tracegrad.loops.ir import Intrinsic
 from tracegrad.ops.compare import AND, OR, eq, ge, logical_and, signbit
+from tracegrad.ops.pairs import Pair, each_part, elementwise
 from tracegrad.ops.pointwise import (
     FLAT,
     IDENTITY,
@@ -26,7 +27,6 @@ from tracegrad.ops.pointwise import (
     composite,
     pointwise,
 )
-from tracegrad.ops.pairs import Pair, each_part, elementwise
 from tracegrad.ops.rounding import floor, trunc
 from tracegrad.ops.select import dropped, kept, where
 

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracegrad.graph.ir import Literal, Operand
-from tracegrad.ops.arithmetic import absolute, add, copysign, div, mul, neg, reciprocal, sub
+from tracegrad.ops.arithmetic import absolute, add, copysign, div, mul, neg, reciprocal
 from tracegrad.ops.compare import eq, gt, isinf, logical_and, signbit
 from tracegrad.ops.pairs import Pair
 from tracegrad.ops.select import where

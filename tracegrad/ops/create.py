@@ -13,8 +13,8 @@ from tracegrad import dtypes
 from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ParseError, ShapeError
-from tracegrad.graph.ir import Literal
 from tracegrad.graph.attr_text import literal_parts
+from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import Attrs, NoGradient, OpDef, Point, Sample, Special, Trait, declare
 from tracegrad.loops.ir import Cast, Const, Expr, Index
 from tracegrad.ops.pairs import joined

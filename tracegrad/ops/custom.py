@@ -61,15 +61,20 @@ class CustomAttrs(Attrs):
 
 
 def _reference(attrs: CustomAttrs, *xs: Any, regions: Any) -> tuple[Any, ...]:
-    return tuple(regions[0](*xs[:attrs.inputs])[:len(attrs.results)])
+    return tuple(regions[0](*xs[: attrs.inputs])[: len(attrs.results)])
 
 
 custom = declare(
-    name="custom", attrs=CustomAttrs, infer=lambda a, *xs: a.results, reference=_reference,
+    name="custom",
+    attrs=CustomAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_reference,
     derivative=ByRegions("the user's rules"),
     lowering=Special("replaced by region 0 once derivatives are taken (autodiff.custom)"),
-    samples=lambda rng: [], traits=frozenset({Trait.EXPENSIVE}),
-    doc="A function whose derivative the user wrote.")
+    samples=lambda rng: [],
+    traits=frozenset({Trait.EXPENSIVE}),
+    doc="A function whose derivative the user wrote.",
+)
 
 
 # ---------------------------------------------------------------------------- kept values
@@ -84,32 +89,41 @@ class SavedAttrs(Attrs):
 
 def _warn(b: GraphBuilder, attrs: SavedAttrs) -> None:
     at = f"\n{b.loc.quote()}" if b.loc is not None else ""
-    warnings.warn(GradientWarning(
-        f"a second derivative of {attrs.name} meets a value that its forward computed and kept: "
-        f"it counts as a constant. Keep inputs or results, and compute it in backward.{at}"),
-        stacklevel=2)
+    warnings.warn(
+        GradientWarning(
+            f"a second derivative of {attrs.name} meets a value that its forward computed and kept: "
+            f"it counts as a constant. Keep inputs or results, and compute it in backward.{at}"
+        ),
+        stacklevel=2,
+    )
 
 
-def _saved_vjp(b: GraphBuilder, attrs: SavedAttrs, cts: Any, outs: Any, xs: Any
-               ) -> tuple[Operand | None, ...]:
+def _saved_vjp(
+    b: GraphBuilder, attrs: SavedAttrs, cts: Any, outs: Any, xs: Any
+) -> tuple[Operand | None, ...]:
     _warn(b, attrs)
     return (None,) * len(xs)
 
 
-def _saved_jvp(b: GraphBuilder, attrs: SavedAttrs, ts: Any, outs: Any, xs: Any
-               ) -> tuple[Operand | None, ...]:
+def _saved_jvp(
+    b: GraphBuilder, attrs: SavedAttrs, ts: Any, outs: Any, xs: Any
+) -> tuple[Operand | None, ...]:
     _warn(b, attrs)
     return (None,)
 
 
 saved = declare(
-    name="saved", attrs=SavedAttrs, infer=lambda a, x, *sources: x,
-    reference=lambda a, x, *sources: x, derivative=Rules(_saved_vjp, _saved_jvp),
-    lowering=Point(lambda lb, a, out, index, x, *sources: x(index), folds=False,
-                   same_index=False),
-    samples=lambda rng: [], traits=frozenset({Trait.CHEAP, Trait.HIDES}),
+    name="saved",
+    attrs=SavedAttrs,
+    infer=lambda a, x, *sources: x,
+    reference=lambda a, x, *sources: x,
+    derivative=Rules(_saved_vjp, _saved_jvp),
+    lowering=Point(lambda lb, a, out, index, x, *sources: x(index), folds=False, same_index=False),
+    samples=lambda rng: [],
+    traits=frozenset({Trait.CHEAP, Trait.HIDES}),
     doc="Operand 0, kept by a custom function of the other operands: a constant of derivatives, "
-        "with a warning when one is asked for.")
+    "with a warning when one is asked for.",
+)
 
 
 # ------------------------------------------------------------------------- results that alias
@@ -123,11 +137,14 @@ class ReturnedAttrs(HandleAttrs):
 
 
 custom_view = declare(
-    name="custom_view", attrs=ReturnedAttrs, infer=lambda a, base, result: result,
+    name="custom_view",
+    attrs=ReturnedAttrs,
+    infer=lambda a, base, result: result,
     reference=lambda a, base, result: result,
-    derivative=Linear(lambda b, a, ct, xs: (
-        transpose_view(b, a.view, ct, xs[0].shape), ct)),
+    derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape), ct)),
     lowering=Special("an alias; functionalisation reads the result while it is current"),
-    traits=frozenset({Trait.VIEW, Trait.TRACED_ONLY}), samples=lambda rng: [],
+    traits=frozenset({Trait.VIEW, Trait.TRACED_ONLY}),
+    samples=lambda rng: [],
     doc="A handle into the storage of operand 0 whose history is operand 1, a result of a custom "
-        "function: what such a function returns when it returns a view.")
+    "function: what such a function returns when it returns a view.",
+)

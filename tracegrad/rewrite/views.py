@@ -10,13 +10,14 @@ of zero" replace ``0 + x`` by x: -0.0 stays -0.0 where the sum would give 0.0.
 
 from __future__ import annotations
 
-from tracegrad.dims import is_equal, product
+from tracegrad.dims import Dim, is_equal, product
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import OpDef
-from tracegrad.graph.storage import View
+from tracegrad.graph.storage import Index, Pick, Span, View
 from tracegrad.ops.arithmetic import add, neg, sub
 from tracegrad.ops.create import full
+from tracegrad.ops.pairs import pair
 from tracegrad.ops.views import (
     add_slices,
     as_strided,
@@ -142,6 +143,40 @@ def read_past_write(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Ope
     if not are_disjoint(_view(inner), _view(node), inner.result.shape):
         return None
     return _read(b, _base(b, inner), _view(node), node)
+
+
+@rule(as_strided)
+def part_of_pair(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
+    """The real (or imaginary) part of a pair: a view of what the pair was made of."""
+    inner = made_by(node.operands[0], pair, producer_of)
+    first, *rest = _view(node).steps
+    if inner is None or not isinstance(first, Index) or not isinstance(first.items[-1], Pick):
+        return None
+    shape = inner.result.shape[:-1]
+    view = View().then(Index(first.items[:-1]), *rest, base=shape)
+    return _read(b, inner.operands[first.items[-1].at], view, node)  # type: ignore[index]
+
+
+@rule(pair)
+def pair_of_parts(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
+    """Both parts of one tensor side by side: the tensor."""
+    found = [made_by(x, as_strided, producer_of) for x in node.operands]
+    re, im = found
+    if re is None or im is None or not same(re.operands[0], im.operands[0]):
+        return None
+    whole = re.operands[0]
+    if not isinstance(whole, Value) or whole.type != node.result.type:
+        return None
+    views = [View((Index((*map(_all, node.result.shape[:-1]), Pick(k))),)) for k in (0, 1)]
+    same_parts = all(
+        reads_same(_view(part), view, whole.shape)
+        for part, view in zip((re, im), views, strict=True)
+    )
+    return whole if same_parts else None
+
+
+def _all(n: Dim) -> Span:
+    return Span(0, n)
 
 
 # ------------------------------------------------------------------------------- replacing
@@ -271,6 +306,8 @@ VIEWS: tuple[Rule, ...] = (
     view_of_view,
     read_of_write,
     read_past_write,
+    part_of_pair,
+    pair_of_parts,
     splat_slices,
     write_of_nothing,
     write_of_all,

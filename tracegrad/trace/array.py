@@ -10,10 +10,10 @@ import numpy as np
 from tracegrad import dtypes, source
 from tracegrad.errors import DTypeError, UnsupportedError, ValueArgumentError
 from tracegrad.graph.storage import Index, Span, Unfold
-from tracegrad.trace import concretize, inplace, layout, numpy_api, reduce, shape
+from tracegrad.trace import complex_parts, concretize, inplace, layout, numpy_api, reduce, shape
 from tracegrad.trace import numpy_reduce as nr
 from tracegrad.trace.face import Face, install_methods
-from tracegrad.trace.promote import as_int, trace_of
+from tracegrad.trace.promote import as_int, trace_of, warn_of_parts
 from tracegrad.trace.tracer import Tracer
 
 NO_VALUE: Any = np._NoValue
@@ -48,10 +48,6 @@ class Array(Face):
     def strides(self) -> tuple[int, ...]:
         """NumPy's strides, in bytes."""
         return tuple(s * self.itemsize for s in self.layout.stride)  # type: ignore[operator, misc]
-
-    @property
-    def real(self) -> Any:
-        return self
 
     @property
     def flat(self) -> Any:
@@ -101,7 +97,8 @@ class Array(Face):
         return shape.diagonal(trace_of(self), self, offset, axis1, axis2, readonly=True)
 
     def view(self, *args: Any, **keywords: Any) -> Any:
-        """``view()`` and ``view(own dtype)`` share memory; other dtypes are refused."""
+        """``view()`` and ``view(own dtype)`` share memory; so does another dtype, with no
+        gradient."""
         trace = trace_of(self)
         target = args[0] if args else keywords.get("dtype")
         if target is np.ndarray or target is None:
@@ -109,15 +106,21 @@ class Array(Face):
         if isinstance(target, int) or (isinstance(target, tuple) and len(args) == 1):
             return shape.torch_view(trace, self, _sizes(args))
         try:
-            same = np.dtype(target) == self.dtype
+            to = dtypes.of(target)
         except TypeError:
-            same = False
-        if not same:
             raise UnsupportedError(
                 f"ndarray.view({target!r}) is not supported yet",
                 loc=source.here(),
                 remedy="Use astype, which converts.",
-            )
+            ) from None
+        if to is not self.element_type:
+            if self.scalar:
+                raise UnsupportedError(
+                    "a view of a NumPy scalar as another dtype is not supported",
+                    loc=source.here(),
+                    remedy="Use astype, which converts.",
+                )
+            return complex_parts.bitcast(trace, self, to)
         items = tuple(Span(0, n) for n in self.shape)
         return shape.view(trace, self, Index(items))
 
@@ -156,6 +159,7 @@ class Array(Face):
                 f"to the rule '{casting}'",
                 loc=source.here(),
             )
+        warn_of_parts(x.element_type, to)
         if x.element_type is to:
             if not copy:
                 return self

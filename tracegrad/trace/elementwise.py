@@ -106,7 +106,7 @@ def fast_power(x: Any, exponent: Any) -> OpDef | None:
         exponent = exponent.value
     if type(exponent) not in (int, float):
         return None
-    if not x.element_type.is_float:
+    if not x.element_type.is_inexact:
         return square if exponent == 2 and type(exponent) is int else None
     found = {1: positive, 2: square}.get(exponent)
     if found is None and not x.scalar:
@@ -274,7 +274,7 @@ def check_cast(trace: Trace, name: str, out: DType, to: DType, casting: str) -> 
                 remedy="Convert the written array first, or write x = x + v instead of x += v.",
             )
         return
-    category = {"b": 0, "u": 1, "i": 1, "f": 2}
+    category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
     if category[out.kind] > category[to.kind]:
         raise ViewMutationError(
             f"result type {out.np} can't be cast to the desired output type {to.np}",

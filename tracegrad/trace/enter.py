@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from tracegrad import source
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
@@ -71,7 +72,8 @@ class Printed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A traced call."""
+    """A traced call.  `touched` are inputs that the function writes and that stay as they are,
+    since it runs in a pullback only."""
 
     signature: CallSignature
     graph: Graph
@@ -83,6 +85,7 @@ class Traced:
     location: SourceLoc | None = None  # where the function is defined
     prints: tuple[Printed, ...] = ()
     groups: tuple[Group, ...] = ()
+    touched: tuple[int, ...] = ()
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The result in its own structure, from one value for each of `outputs`."""
@@ -110,8 +113,50 @@ def trace_call(
         TracegradError: something in the function cannot be traced; placed at the user's line.
     """
     options = Options() if options is None else options
+    if parent is None:
+        return _until_loops_settle(fn, signature, face, tracked, options, grad, shared)
+    return _trace(fn, signature, face, tracked, options, parent, grad, shared, parent.rolling)
+
+
+def _until_loops_settle(
+    fn: Callable[..., Any],
+    signature: CallSignature,
+    face: type[Tracer],
+    tracked: Collection[int],
+    options: Options,
+    grad: bool,
+    shared: Sharing,
+) -> Traced:
+    """Trace, and start again whenever a loop on trial taught something."""
+    plan = rolling.Plan(options.loops)
+    depth = len(STATE.traces)
+    while True:
+        try:
+            return _trace(fn, signature, face, tracked, options, None, grad, shared, plan)
+        except symbolic.Retrace:
+            pass
+        except Exception as e:
+            if not rolling.failed(e):
+                raise
+        finally:
+            del STATE.traces[depth:]
+        plan.restarts += 1
+
+
+def _trace(
+    fn: Callable[..., Any],
+    signature: CallSignature,
+    face: type[Tracer],
+    tracked: Collection[int],
+    options: Options,
+    parent: Trace | None,
+    grad: bool,
+    shared: Sharing,
+    plan: rolling.Plan,
+) -> Traced:
     exact = options.views == "exact" if parent is None else parent.exact_views
     trace = Trace(signature.name, face, parent, exact)
+    trace.rolling = plan
     captures, names = _outside_of(trace, parent, options.substitute)
     values = _arguments(trace, names, signature, tracked, shared)
     args, kwargs = signature.rebuild(values)
@@ -145,6 +190,7 @@ def trace_call(
         _defined(fn),
         prints,
         shared.groups,
+        tuple(k for k, v in enumerate(graph.inputs) if any(m.base is v for m in trace.touched)),
     )
 
 
@@ -218,8 +264,8 @@ def _recording(trace: Trace, grad: bool) -> Iterator[None]:
         yield
     finally:
         STATE.grad, STATE.inference = before
-        popped = STATE.traces.pop()
-        assert popped is trace, "traces are closed in the order of their nesting"
+        if STATE.traces and STATE.traces[-1] is trace:
+            STATE.traces.pop()
 
 
 # ---------------------------------------------------------------------------------- results
@@ -326,8 +372,7 @@ def _defined(fn: Any) -> SourceLoc | None:
         fn = fn.func if isinstance(fn, partial) else fn.__func__
     if not isinstance(fn, FunctionType):
         return None
-    code = fn.__code__
-    return SourceLoc(code.co_filename, code.co_firstlineno, 0, 10**6, code.co_qualname)
+    return source.of_code(fn.__code__)
 
 
 def recompile_advice(signatures: Sequence[CallSignature], limit: int = 8) -> str | None:

@@ -14,7 +14,7 @@ import numpy as np
 from tracegrad import source
 from tracegrad.errors import MissingAttributeError, UnsupportedError
 from tracegrad.graph.op import REGISTRY, Attrs, OpDef
-from tracegrad.trace import concretize, indexing, inplace, linalg, numpy_api, numpy_ufuncs
+from tracegrad.trace import complex_parts, concretize, indexing, inplace, linalg, numpy_api, numpy_ufuncs
 from tracegrad.trace.elementwise import apply_op, fast_power, write_op
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import Arg, as_arg, is_operand, trace_of, ufunc_ops
@@ -35,7 +35,7 @@ def operate(op: OpDef, *xs: Any) -> Any:
     args = [as_arg(trace, x) for x in xs]
     weak = _is_weak(args)
     out = apply_op(trace, op, args, weak=weak)
-    if weak and not out.element_type.is_float:
+    if weak and not out.element_type.is_inexact:
         out.weak = False
     return out
 
@@ -151,6 +151,24 @@ class Face(Tracer):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return numpy_api.dispatch(func, args, kwargs)
+
+    # -- real and imaginary parts
+
+    @property
+    def real(self) -> Any:
+        return complex_parts.real(trace_of(self), self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        complex_parts.set_part(trace_of(self), self, 0, value)
+
+    @property
+    def imag(self) -> Any:
+        return complex_parts.imag(trace_of(self), self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        complex_parts.set_part(trace_of(self), self, 1, value)
 
     # -- in-place operations that are not elementwise
 
@@ -307,7 +325,7 @@ def _install_operators() -> None:
 def _compare(op: OpDef, name: str) -> Callable[..., Any]:
     def compare(self: Any, other: Any) -> Any:
         if other is None and name in ("eq", "ne"):
-            return operate(op, self, np.nan) if self.element_type.is_float else NotImplemented
+            return operate(op, self, np.nan) if self.element_type.is_inexact else NotImplemented
         return operate(op, self, other) if is_operand(other) else NotImplemented
 
     return compare

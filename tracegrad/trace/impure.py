@@ -58,7 +58,9 @@ def _entries() -> Iterator[tuple[str, Any, str]]:
 
 
 def _modules() -> tuple[bool, ...]:
-    return tuple(name in sys.modules for name in ("random", "secrets", "time", "uuid", "numpy.random"))
+    return tuple(
+        name in sys.modules for name in ("random", "secrets", "time", "uuid", "numpy.random")
+    )
 
 
 @lru_cache(maxsize=8)

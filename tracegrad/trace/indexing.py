@@ -23,6 +23,8 @@ from tracegrad.graph.storage import Index, Item, NewAxis, Permute, Pick, Span
 from tracegrad.ops.index import WrapAttrs, bounds_message, gather, wrap_index
 from tracegrad.trace import layout
 from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, is_known, shape_of
+from tracegrad.trace.symbolic import SymbolicInt
+from tracegrad.trace.symbolic_index import symbolic_span, wrapped
 from tracegrad.trace.tracer import Trace, Tracer
 
 INVALID = (
@@ -127,6 +129,8 @@ def _entry(trace: Trace, entry: Any) -> Any:
         return entry
     if isinstance(entry, (bool, np.bool_)):
         return _Flag(bool(entry))
+    if isinstance(entry, SymbolicInt):
+        return entry
     if isinstance(entry, (int, np.integer)):
         return int(entry)
     if isinstance(entry, (list, tuple, range, np.ndarray, Tracer)):
@@ -178,6 +182,9 @@ def _add(trace: Trace, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
     if isinstance(entry, slice):
         out.items.append(_span(trace, entry, x.shape[axis]))
         return "basic"
+    if isinstance(entry, SymbolicInt):
+        out.items.append(Pick(wrapped(entry.dim, x.shape[axis])))
+        return "int"
     if isinstance(entry, int):
         out.items.append(Pick(_wrap(trace, entry, axis, x.shape[axis])))
         return "int"
@@ -223,6 +230,8 @@ def _wrap(trace: Trace, at: int, axis: int, size: int) -> int:
 
 
 def _span(trace: Trace, s: slice, size: int) -> Span:
+    if any(isinstance(e, SymbolicInt) for e in (s.start, s.stop, s.step)):
+        return symbolic_span(s, size)
     try:
         start, stop, step = s.indices(size)
     except ValueError:

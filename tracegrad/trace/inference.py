@@ -26,8 +26,9 @@ def check_kept(trace: Trace, first: int, operands: Sequence[Any]) -> None:
     made = {v: x for v, x in made.items() if not isinstance(v, Literal)}
     if not made:
         return
-    tracked: set[Operand] = {trace.operand(x) for x in tensors
-                             if x.concrete is None and x.alias.requires_grad}
+    tracked: set[Operand] = {
+        trace.operand(x) for x in tensors if x.concrete is None and x.alias.requires_grad
+    }
     for node in trace.builder.nodes[first:]:
         at = [k for k, x in enumerate(node.operands) if isinstance(x, Value) and x in tracked]
         if at:

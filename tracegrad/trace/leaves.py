@@ -110,7 +110,7 @@ def element_strides(x: np.ndarray) -> tuple[int, ...]:
 def restore(value: np.ndarray, kind: Kind) -> Any:
     """A result in the form of a leaf of this kind: array, NumPy scalar or Python float."""
     if kind is Kind.WEAK:
-        return float(value)
+        return value.item()
     return value[()] if kind is Kind.SCALAR else value
 
 
@@ -136,8 +136,8 @@ def leaf_entry(x: Any) -> Hashable:
     if kind is np.ndarray or isinstance(x, np.ndarray):
         check_array(x)
         return array_entry(x)
-    if kind is float:
-        return float
+    if kind is float or kind is complex:
+        return kind
     if isinstance(x, np.generic):
         dtypes.of(x.dtype)
         return (kind, "scalar")
@@ -171,10 +171,6 @@ def _hashable(x: Any) -> Hashable:
 
 def _refuse_unknown(x: Any) -> None:
     kind = type(x)
-    if kind is complex:
-        raise DTypeError(
-            "a complex number is not supported", remedy="Pass its real and imaginary parts."
-        )
     if kind is float or kind in (int, bool, str, type(None)) or isinstance(x, type):
         return
     if kind is types.GeneratorType or hasattr(kind, "__next__"):

@@ -19,6 +19,7 @@ from tracegrad.errors import (
     ArgumentError,
     DTypeError,
     EscapeError,
+    MissingAttributeError,
     TracegradError,
     TraceRecursionError,
 )
@@ -30,6 +31,12 @@ _REAL = (
     "Create the array inside the traced function, as in x = np.zeros(n), pass it as an argument, "
     "or write the computation with NumPy functions on the traced value."
 )
+_SET = {
+    "shape": "Use x = x.reshape(shape).",
+    "dtype": "Use x = x.astype(dtype), which converts.",
+    "strides": "Use x = np.lib.stride_tricks.as_strided(x, ...).",
+    "data": "Write x[...] = values.",
+}
 _ITERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -47,8 +54,8 @@ def run(
     except TracegradError as e:
         _place(e)
         raise
-    except (TypeError, ValueError) as e:
-        found = _foreign(e, face)
+    except (TypeError, ValueError, AttributeError) as e:
+        found = _metadata(e, face) if isinstance(e, AttributeError) else _foreign(e, face)
         if found is None:
             raise
         raise found from None
@@ -58,6 +65,21 @@ def run(
             loc=_users_line(e.__traceback__, 0),
             remedy="End the recursion by a static value (an int, a shape), not by a traced one.",
         ) from None
+
+
+def _metadata(e: AttributeError, face: str) -> TracegradError | None:
+    """The error in place of ``x.shape = ...``: tracers have no attributes to set."""
+    found = re.match(rf"property '(\w+)' of '{face}' object has no setter$", str(e)) or re.match(
+        rf"'{face}' object has no attribute '(\w+)'", str(e)
+    )
+    if found is None or _is_users_raise(e.__traceback__):
+        return None
+    return MissingAttributeError(
+        f"the attribute {found[1]!r} of a traced array cannot be set",
+        kind="metadata_write",
+        loc=_users_line(e.__traceback__, -1),
+        remedy=_SET.get(found[1], "Make a new array instead."),
+    )
 
 
 def _foreign(e: Exception, face: str) -> TracegradError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 from tracegrad import source
 from tracegrad.dtypes import F64
 from tracegrad.errors import ShapeError, UnsupportedError, ValueArgumentError
+from tracegrad.graph.storage import Permute
 from tracegrad.ops import arithmetic, compare, einsum, transcendental
 from tracegrad.trace import reduce
 from tracegrad.trace.creation import tracer
 from tracegrad.trace.elementwise import apply_op, scalar_flag
 from tracegrad.trace.promote import cast, result_type
-from tracegrad.trace.shape import axes_of, axis_of, diagonal, ravel, reshape
+from tracegrad.trace.shape import axes_of, axis_of, diagonal, ravel, reshape, view
 from tracegrad.trace.tracer import Trace, Tracer
 
 
@@ -90,6 +92,8 @@ def inner(trace: Trace, a: Any, b: Any) -> Tracer:
 
 def vdot(trace: Trace, a: Any, b: Any) -> Tracer:
     x, y = tracer(trace, a), tracer(trace, b)
+    if x.element_type.is_complex:
+        x = apply_op(trace, arithmetic.conj, (x,))
     return dot(trace, ravel(trace, x), ravel(trace, y))
 
 
@@ -140,7 +144,9 @@ def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
             remedy="Contract two operands at a time.",
         )
     dtype = result_type(trace, xs)
-    _, out = einsum.parse_subscripts(spec, [len(x.shape) for x in xs])
+    terms, out = einsum.parse_subscripts(spec, [len(x.shape) for x in xs])
+    if len(xs) == 1 and out and set(out) == set(terms[0]):
+        return _relabelled(trace, xs[0], terms[0], out)
     build = einsum.einsum_one if len(xs) == 1 else einsum.einsum_two
     return trace.compose(
         lambda b, *vs: build(b, spec, *vs),  # type: ignore[operator]
@@ -148,6 +154,24 @@ def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
         hint="einsum",
         scalar=scalar_flag(trace, (1,) * len(out)),
     )
+
+
+def _relabelled(trace: Trace, x: Tracer, labels: Sequence[str], out: Sequence[str]) -> Tracer:
+    """The view of `x` that an einsum without a sum is: diagonals and permuted axes."""
+    left = list(labels)
+    for label in dict.fromkeys(labels):
+        while left.count(label) > 1:
+            i = left.index(label)
+            j = left.index(label, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise ShapeError(
+                    f"dimensions in operand 0 for collapsing index {label!r} don't match "
+                    f"({x.shape[i]} != {x.shape[j]})",
+                    loc=source.here(),
+                )
+            x = diagonal(trace, x, 0, i, j, readonly=x.readonly)
+            left = [name for k, name in enumerate(left) if k not in (i, j)] + [label]
+    return view(trace, x, Permute(tuple(left.index(name) for name in out)), origin="einsum")
 
 
 def trace_of_matrix(
@@ -160,6 +184,8 @@ def trace_of_matrix(
 def norm(trace: Trace, a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
     """``np.linalg.norm`` of vectors (every `ord`) and matrices (Frobenius, 1, inf)."""
     x = tracer(trace, a)
+    if x.element_type.is_complex:
+        x = apply_op(trace, arithmetic.absolute, (x,))
     if not x.element_type.is_float:
         x = cast(trace, x, F64)  # type: ignore[assignment]
     rank = len(x.shape)

@@ -21,8 +21,9 @@ from tracegrad.ops import arithmetic, compare
 from tracegrad.ops.rounding import round_
 from tracegrad.ops.select import clamp_max, clamp_min
 from tracegrad.ops.select import clip as clip_op
+from tracegrad.ops.transcendental import arctan2
 from tracegrad.ops.views import copy as copy_op
-from tracegrad.trace import creation, indexing, inplace, reduce, shape
+from tracegrad.trace import complex_parts, creation, indexing, inplace, reduce, shape
 from tracegrad.trace import numpy_reduce as _reductions  # noqa: F401
 from tracegrad.trace.elementwise import apply_op, scalar_flag, select, store
 from tracegrad.trace.numpy_shape import start
@@ -226,17 +227,31 @@ def result_type(*args: Any) -> np.dtype:
 
 @implements(np.iscomplexobj)
 def iscomplexobj(x: Any) -> bool:
-    return False
+    return complex_parts.is_complex(x)
 
 
 @implements(np.isrealobj)
 def isrealobj(x: Any) -> bool:
-    return True
+    return not complex_parts.is_complex(x)
 
 
 @implements(np.real)
 def real(val: Any) -> Any:
-    return val
+    return val.real
+
+
+@implements(np.imag)
+def imag(val: Any) -> Any:
+    return val.imag
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> Tracer:
+    trace, x = start(z)
+    out = apply_op(
+        trace, arctan2, (complex_parts.imag(trace, x), complex_parts.real(trace, x))
+    )
+    return apply_op(trace, arithmetic.mul, (out, 180 / np.pi)) if deg else out
 
 
 @implements(np.may_share_memory, np.shares_memory)
@@ -252,6 +267,7 @@ def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Tracer:
     trace, a = start(x)
+    complex_parts.refuse(a, "np.nan_to_num")
     if not a.element_type.is_float:
         return creation.copy(a)
     info = np.finfo(a.element_type.np)
@@ -337,7 +353,7 @@ def average(
             )
         k = shape.axis_of(trace, axis, len(x.shape))
         w = shape.reshape(trace, w, (-1,) + (1,) * (len(x.shape) - k - 1))
-    w = cast(trace, w, F64) if not w.element_type.is_float else w  # type: ignore[assignment]
+    w = cast(trace, w, F64) if not w.element_type.is_inexact else w  # type: ignore[assignment]
     weighted = apply_op(trace, arithmetic.mul, (x, w))
     spread = apply_op(trace, arithmetic.mul, (creation.ones_like(weighted), w))
     return apply_op(

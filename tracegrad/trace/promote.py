@@ -8,6 +8,7 @@ recorded before an op, so that ops see operands of one shape.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from functools import cache, lru_cache, reduce
 from typing import Any
@@ -28,10 +29,11 @@ from tracegrad.graph.storage import Expand, Index, NewAxis, Span
 from tracegrad.ops.cast import cast as cast_op
 from tracegrad.trace.known import leaked
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Trace, Tracer
 
-Number = bool | int | float
-Arg = Tracer | Literal | bool | int | float
+Number = bool | int | float | complex
+Arg = Tracer | Literal | bool | int | float | complex
 
 # Python numbers are weak; `resolve_dtypes` takes their types in place of a dtype.
 Kind = Any
@@ -59,16 +61,12 @@ def as_arg(trace: Trace, x: Any) -> Arg:
         return trace.lift(x)
     if isinstance(x, (np.generic, np.ndarray)):
         return _from_numpy(trace, x)
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, (bool, int, float, complex)):
         return x
+    if isinstance(x, SymbolicInt):
+        return x.value()  # type: ignore[no-any-return]
     if isinstance(x, Literal):
         return x
-    if isinstance(x, complex):
-        raise DTypeError(
-            "complex numbers are not supported",
-            loc=source.here(),
-            remedy="Keep real and imaginary part as two float arrays.",
-        )
     if isinstance(x, (list, tuple)):
         from tracegrad.trace.creation_data import array
 
@@ -81,7 +79,9 @@ def as_arg(trace: Trace, x: Any) -> Arg:
 
 def is_operand(x: Any) -> bool:
     """Whether operators should take `x` (others answer NotImplemented)."""
-    return isinstance(x, (Tracer, np.generic, np.ndarray, bool, int, float, complex, list, tuple))
+    return isinstance(
+        x, (Tracer, np.generic, np.ndarray, bool, int, float, complex, list, tuple, SymbolicInt)
+    )
 
 
 def _from_numpy(trace: Trace, x: Any) -> Tracer | Literal:
@@ -106,9 +106,11 @@ def _from_numpy(trace: Trace, x: Any) -> Tracer | Literal:
 
 
 def kind_of(x: Arg) -> Kind:
-    """A NumPy dtype, or `int` or `float` for weak numbers."""
+    """A NumPy dtype, or `int`, `float` or `complex` for weak numbers."""
     if isinstance(x, Tracer):
-        return float if x.weak else x.element_type.np
+        if x.weak:
+            return complex if x.element_type.is_complex else float
+        return x.element_type.np
     if isinstance(x, Literal):
         return x.dtype.np
     return BOOL.np if isinstance(x, bool) else type(x)
@@ -119,11 +121,13 @@ def result_type(trace: Trace, args: Sequence[Arg]) -> DType:
     if not trace.face.numpy_scalars:  # type: ignore[attr-defined]
         return _torch_type(args)
     kinds = [kind_of(x) for x in args]
-    given = [{int: 0, float: 0.0}.get(k, k) if isinstance(k, type) else k for k in kinds]
+    given = [{int: 0, float: 0.0, complex: 0j}.get(k, k) if isinstance(k, type) else k
+             for k in kinds]
     return dtypes.of(np.result_type(*given))
 
 
-_CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2}
+_CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_WEAK = {int: dtypes.I64, float: F64, complex: dtypes.C128}
 
 
 def _torch_type(args: Sequence[Arg]) -> DType:
@@ -136,23 +140,28 @@ def _torch_type(args: Sequence[Arg]) -> DType:
             groups[1].append(x.dtype)
         else:
             kind = kind_of(x)
-            groups[2].append(dtypes.I64 if kind is int else F64 if kind is float else BOOL)
+            groups[2].append(_WEAK.get(kind, BOOL))
     best: DType | None = None
     for group in groups:
         if group:
             met = reduce(_promote_categories, group)
-            best = met if best is None or _category(met) > _category(best) else best
+            if best is None:
+                best = met
+            elif _category(met) > _category(best):
+                # A float tensor decides how wide a complex number of lower rank is.
+                wide = best.is_float and met.is_complex
+                best = dtypes.complex_of(best) if wide else met
     assert best is not None
     return best
 
 
 def _category(d: DType) -> int:
-    return {"b": 0, "u": 1, "i": 1, "f": 2}[d.kind]
+    return _CATEGORY[d.kind]
 
 
 def _promote_categories(a: DType, b: DType) -> DType:
     """Of two categories the higher dtype as it is; within one, NumPy's promotion."""
-    if _category(a) != _category(b):
+    if _category(a) != _category(b) and not (a.is_inexact and b.is_inexact):
         return a if _category(a) > _category(b) else b
     return dtypes.promote(a, b)
 
@@ -217,7 +226,7 @@ def loop_of(
     out = dtypes.of(found[-1])
     # NumPy asks small integers the float questions (signbit, isnan) in float16.
     ins = tuple(F32 if d == np.float16 else dtypes.of(d) for d in found[:-1])
-    if out.is_float and not any(d.is_float for d in ins):
+    if out.is_inexact and not any(d.is_inexact for d in ins):
         ins = (out,) * len(ins)
     if ins[0].is_bool and op.name in _ON_BOOL:
         op = REGISTRY[_ON_BOOL[op.name]]
@@ -237,7 +246,7 @@ def _plain_loop(
     from tracegrad.types import TensorType
 
     common = dtype or result_type(trace, args)
-    for d in (common, F64) if not common.is_float else (common,):
+    for d in (common, F64) if not common.is_inexact else (common,):
         try:
             out = op.infer(op.attrs(), *[TensorType((), d)] * len(args))
         except DTypeError:
@@ -257,9 +266,25 @@ def literal(x: Number, dtype: DType) -> Literal:
             raise OutOfRangeError(
                 f"Python integer {x} out of bounds for {dtype.np}", loc=source.here()
             )
+    if isinstance(x, complex) and not (dtype.is_complex or dtype.is_bool):
+        raise DTypeError(
+            f"the complex number {x} cannot become {dtype.np}",
+            loc=source.here(),
+            remedy="Take its real part, or make the array complex.",
+        )
     if dtype.is_integer and isinstance(x, float):
         x = int(cast_op.reference(cast_op.attrs(dtype=dtype), np.asarray(x)))
     return Literal(bool(x) if dtype.is_bool else x, dtype)
+
+
+def warn_of_parts(before: DType, to: DType) -> None:
+    """NumPy's warning where a conversion drops imaginary parts."""
+    if before.is_complex and not (to.is_complex or to.is_bool):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+            stacklevel=2,
+        )
 
 
 def cast(trace: Trace, x: Arg, dtype: DType) -> Tracer | Literal:
@@ -273,6 +298,7 @@ def cast(trace: Trace, x: Arg, dtype: DType) -> Tracer | Literal:
         return literal(x, dtype)
     if x.element_type is dtype:
         return x
+    warn_of_parts(x.element_type, dtype)
     return trace.apply(
         cast_op,
         (x,),

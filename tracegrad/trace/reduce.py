@@ -18,7 +18,7 @@ from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, NewAxis, Reshape, Span
 from tracegrad.ops import accumulate, arithmetic, order, reduce, select
 from tracegrad.ops.transcendental import sqrt
-from tracegrad.trace import layout
+from tracegrad.trace import complex_parts, layout
 from tracegrad.trace.elementwise import apply_op, prepared, scalar_flag, truth
 from tracegrad.trace.elementwise import select as where
 from tracegrad.trace.promote import Arg, as_arg, as_int, cast, shape_of
@@ -204,10 +204,9 @@ def _logical(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask
 
 def _float(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
     """`x` in the dtype of its mean."""
-    wide = (
-        dtypes.of(dtype) if is_given(dtype) else x.element_type if x.element_type.is_float else F64
-    )
-    if not wide.is_float:
+    own = x.element_type
+    wide = dtypes.of(dtype) if is_given(dtype) else own if own.is_inexact else F64
+    if not wide.is_inexact:
         raise DTypeError(
             f"a mean in dtype {wide.np} is not supported",
             loc=source.here(),
@@ -263,6 +262,12 @@ def var(
     where: Any = NOT_GIVEN,
 ) -> Tracer:
     y = _float(trace, x, dtype)
+    if y.element_type.is_complex:
+        parts = [
+            var(trace, p, axis, None, ddof, keepdims, where)
+            for p in (complex_parts.real(trace, y), complex_parts.imag(trace, y))
+        ]
+        return apply_op(trace, arithmetic.add, parts)
     axes = axes_of(trace, axis, len(x.shape))
     if where is NOT_GIVEN or where is True:
         return _composed(trace, reduce.var, y, axes, keepdims, ddof)
@@ -289,6 +294,7 @@ def std(
 
 def logsumexp(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
     y = _float(trace, x, None)
+    complex_parts.refuse(y, "logsumexp")
     return _composed(trace, reduce.logsumexp, y, axes_of(trace, axis, len(x.shape)), keepdims)
 
 

@@ -267,6 +267,8 @@ class Signature:
             return Leaf(path, name, Kind.SCALAR, TensorType((), dtypes.of(x.dtype)))
         if type(x) is float:
             return Leaf(path, name, Kind.WEAK, TensorType((), dtypes.F64))
+        if type(x) is complex:
+            return Leaf(path, name, Kind.WEAK, TensorType((), dtypes.C128))
         return Leaf(path, name, Kind.STATIC, value=x)
 
     def _name(self, accessor: optree.PyTreeAccessor) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from tracegrad import source
 from tracegrad.dims import product
 from tracegrad.errors import UnsupportedError, ViewMutationError
-from tracegrad.graph.storage import dense_strides
+from tracegrad.graph.storage import Retype, dense_strides
 from tracegrad.trace.promote import as_int, trace_of
 from tracegrad.trace.shape import sizes_of
 from tracegrad.trace.tracer import Tracer
@@ -59,6 +59,12 @@ def _own_offset(x: Tracer) -> int:
 
 
 def _check_dense(x: Tracer) -> None:
+    if any(isinstance(s, Retype) for s in x.alias.view.steps):
+        raise UnsupportedError(
+            "as_strided of a view as another element type is not supported",
+            loc=source.here(),
+            remedy="Take it from a clone() of the view.",
+        )
     if x.memory.layout != dense_strides(x.memory.shape):
         raise UnsupportedError(
             "as_strided of an array that is not C-contiguous is not supported",

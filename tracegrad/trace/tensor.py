@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import UnsupportedError, ViewMutationError
+from tracegrad.errors import ViewMutationError
 from tracegrad.graph.storage import Index, Span
-from tracegrad.trace import layout, linalg, numpy_api, shape
+from tracegrad.trace import complex_parts, layout, linalg, numpy_api, shape
 from tracegrad.trace.array import narrow, unfold
 from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
@@ -77,22 +77,22 @@ class Tensor(TensorReductions, TensorInplace, Face):
     def mT(self) -> Any:
         return shape.swapaxes(trace_of(self), self, -1, -2)
 
-    @property
-    def real(self) -> Any:
-        return self
+    def conj(self) -> Any:
+        return complex_parts.conjugate_view(trace_of(self), self)
+
+    def is_complex(self) -> bool:
+        return self.element_type.is_complex
 
     # -- views
 
     def view(self, *args: Any) -> Any:
-        """``view(*sizes)``; ``view(own dtype)`` is an ordinary view."""
+        """``view(*sizes)``; ``view(own dtype)`` is an ordinary view, ``view(other dtype)`` an
+        alias without gradient."""
         trace = trace_of(self)
         if len(args) == 1 and isinstance(args[0], (np.dtype, type)):
-            if dtypes.of(args[0]) is not self.element_type:
-                raise UnsupportedError(
-                    "view to another dtype is not supported yet",
-                    loc=source.here(),
-                    remedy="Use to(dtype), which converts.",
-                )
+            to = dtypes.of(args[0])
+            if to is not self.element_type:
+                return complex_parts.bitcast(trace, self, to)
             return trace.view(self, Index(tuple(Span(0, n) for n in self.shape)))
         return shape.torch_view(trace, self, sizes(args))
 

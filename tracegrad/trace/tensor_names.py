@@ -74,8 +74,6 @@ REFUSED: dict[str, str] = {
             "tril_",
             "triu_",
             "unique",
-            "view_as_complex",
-            "view_as_real",
         ),
         "",
     ),

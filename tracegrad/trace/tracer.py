@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import (
-    CaptureError,
-)
-from tracegrad.graph.builder import GraphBuilder
+from tracegrad.errors import CaptureError
+from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
 from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
 from tracegrad.graph.storage import Geometry, Step, View, dense_strides
@@ -28,22 +26,10 @@ from tracegrad.trace import known
 from tracegrad.trace.inference import check_kept
 from tracegrad.trace.memory import Memory, Tracer
 from tracegrad.trace.modes import STATE, is_tracking
-from tracegrad.trace.tracking import Recorder
+from tracegrad.trace.nesting import Capture, Nesting
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.family import Alias, CreationKind
-
-
-@dataclass(slots=True, eq=False)
-class Capture:
-    """A storage of an outer trace that a nested trace uses: its base there, its copy here.
-
-    `passed`: arguments of the nested function are views of it.
-    """
-
-    outer: Memory
-    inner: Memory
-    passed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +43,7 @@ class Cut:
 
 
 @dataclass(eq=False)
-class Trace(Recorder):
+class Trace(Nesting):
     """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
 
     `lookup_array` answers an ndarray of the user's that meets a traced value with its tracer
@@ -75,8 +61,12 @@ class Trace(Recorder):
     lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
     check_outside: Callable[[Tracer, bool], None] | None = None
     names: Any = None
+    rolling: Any = None  # the `rolling.Plan` of the outermost trace
+    loop: Any = None  # the `loop_trial.Trial` that records here
     prints: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
-    _families: dict[object, object] = field(default_factory=dict)
+    # Storages that regions write without a trace outside: a pullback runs its function again.
+    touched: set[Memory] = field(default_factory=set)
+    _families: dict[object, family.Family] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)
     _cut: dict[family.Family, Cut] = field(default_factory=dict)
@@ -103,7 +93,9 @@ class Trace(Recorder):
         `flags` those of `Tracer`."""
         tracked = tracked and type_.dtype.is_inexact
         value = self.builder.input(type_, hint, tracked=tracked)
-        return self._base(value, tracked, layout, **flags)
+        made = self._base(value, tracked, layout, **flags)
+        made.memory.inference = False
+        return made
 
     def concrete(
         self, array: np.ndarray | float | int, *, scalar: bool = False, weak: bool = False
@@ -166,6 +158,8 @@ class Trace(Recorder):
     def _emit(self, op: OpDef, xs: Sequence[Operand], attrs: Attrs, hint: str = "") -> Any:
         """Emit `op`, or the ops that it stands for."""
         if isinstance(op.lowering, Decompose):
+            if op.pairs is None:
+                check_real(op, xs, self.builder.loc)
             return op.lowering.build(self.builder, attrs, *xs)
         return self.builder.emit(op, xs, attrs, hint=hint)
 
@@ -371,84 +365,6 @@ class Trace(Recorder):
         if found is None:
             found = self._roots[of] = self.builder.alias(detach, memory.base, Attrs())
         return found
-
-    def lift(self, x: Tracer) -> Tracer:
-        """`x` as a tracer of this trace; outer tracers become captures of the region."""
-        if x.trace is self:
-            if not self.open:
-                raise known.leaked(x)
-            if self._cut:
-                self._follow(x)
-            return x
-        trace: Trace | None = self.parent
-        while trace is not None and trace is not x.trace:
-            trace = trace.parent
-        if trace is None or not x.trace.open:
-            raise known.leaked(x)
-        if x.concrete is not None and not x.memory.written:
-            return self._again(x, x.alias, x._array)
-        assert self.parent is not None
-        if trace is not self.parent:
-            x = self.parent.lift(x)
-        return self._captured(x)
-
-    def _captured(self, x: Tracer) -> Tracer:
-        if x.alias.ruled:
-            x = x.trace.plain(x)  # type: ignore[attr-defined]
-        outer = x.memory
-        if outer.array is not None:
-            x.trace._promote(outer)
-        capture = self.captures.get(outer)
-        if capture is None:
-            capture = self._capture(outer, tracked=False)
-        a = x.alias
-        fam = self._families.setdefault(a.family, family.Family(False))
-        alias = replace(a, storage=capture.inner, family=fam, own=False)  # type: ignore[type-var]
-        return self._again(x, alias, None)
-
-    def _capture(self, outer: Memory, *, tracked: bool) -> Capture:
-        """A new input for a storage of the enclosing trace."""
-        assert outer.base is not None and outer.family is not None
-        value = self.builder.input(outer.base.type, outer.base.hint, tracked=tracked)
-        inner = Memory(
-            outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
-        )
-        inner.inference = outer.inference
-        self._has_inference |= outer.inference
-        inner.family = self._families.setdefault(outer.family, family.Family(tracked))
-        capture = self.captures[outer] = Capture(outer, inner)
-        return capture
-
-    def receive(self, xs: Sequence[Tracer], *, tracked: bool) -> list[Tracer]:
-        """Views of one storage of the enclosing trace as arguments that stay views of it, so that
-        writes through one are seen through the others; `tracked`: gradients may be asked."""
-        outer = xs[0].memory
-        if outer.array is not None:
-            xs[0].trace._promote(outer)  # type: ignore[attr-defined]
-        capture = self._capture(outer, tracked=tracked)
-        capture.passed = True
-        return [
-            self._again(
-                x, replace(x.alias, storage=capture.inner, family=capture.inner.family, own=False),
-                None,
-            )
-            for x in xs
-        ]
-
-    def plain(self, x: Tracer) -> Tracer:
-        """The value of a view whose history is a custom function's, for regions, which know
-        storages and their bases only; not to be written there."""
-        key = (x.alias, x.memory.version, is_tracking())
-        found = self._plain.get(key)
-        if found is None:
-            found = self._plain[key] = self.read(x)
-            found.readonly = True
-        return found
-
-    def _again(self, x: Tracer, alias: Alias, array: np.ndarray | None) -> Tracer:
-        """A tracer of this trace in the place of `x`."""
-        flags = {"scalar": x.scalar, "weak": x.weak, "readonly": x.readonly}
-        return self.face(self, alias, x.layout, None, array, **flags)
 
     # -- inside
 

@@ -19,8 +19,7 @@ def kept_operands(node: Node, tracked: Collection[int]) -> frozenset[int]:
         attrs = node.attrs
         if not isinstance(attrs, CustomAttrs):
             return frozenset()  # a loop: its body decides, and a constant's value is at hand
-        return frozenset(k for rule in attrs.rules for k in (*rule.saved, *rule.captured)
-                         if k >= 0)
+        return frozenset(k for rule in attrs.rules for k in (*rule.saved, *rule.captured) if k >= 0)
     b = GraphBuilder("kept", Stage.FUNCTIONAL)
     xs = [x if isinstance(x, Literal) else b.input(x.type, "x") for x in node.operands]
     types = node.op.infer(node.attrs, *[x.type for x in node.operands])
@@ -29,8 +28,11 @@ def kept_operands(node: Node, tracked: Collection[int]) -> frozenset[int]:
     cts = tuple(b.input(t, "ct") if t.dtype.is_inexact else None for t in several)
     found: list[Operand | None]
     if isinstance(d, Partials):
-        found = [d.of[k](b, cts[0], outs[0], *xs) for k in tracked  # type: ignore[misc]
-                 if d.of[k] is not None]
+        found = [
+            d.of[k](b, cts[0], outs[0], *xs)
+            for k in tracked  # type: ignore[misc]
+            if d.of[k] is not None
+        ]
     elif isinstance(d, Linear):
         found = list(d.transpose(b, node.attrs, cts[0], tuple(xs)))
     else:

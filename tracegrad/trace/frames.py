@@ -1,0 +1,33 @@
+"""Reading and writing the local variables of a running frame."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+ABSENT = object()
+
+
+def read(frame: FrameType, names: tuple[str, ...]) -> dict[str, Any]:
+    """Values of local names (cells included); ABSENT for names that are not bound."""
+    values = frame.f_locals
+    return {name: values.get(name, ABSENT) for name in names}
+
+
+def everything(frame: FrameType) -> dict[str, Any]:
+    """All bound local names."""
+    return dict(frame.f_locals)
+
+
+def write(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Bind local names; ABSENT leaves a name as it is."""
+    given = {k: v for k, v in values.items() if v is not ABSENT}
+    if not given:
+        return
+    frame.f_locals.update(given)
+    if sys.version_info < (3, 13):
+        # Before PEP 667 f_locals is a copy that has to be stored back.
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

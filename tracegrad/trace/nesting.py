@@ -1,0 +1,128 @@
+"""What a nested trace takes from the traces around it: their tracers become its inputs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracegrad.graph.builder import GraphBuilder
+from tracegrad.trace import known
+from tracegrad.trace.memory import Memory, Tracer
+from tracegrad.trace.modes import is_tracking
+from tracegrad.trace.tracking import Recorder
+from tracegrad.views import family
+from tracegrad.views.family import Alias
+
+
+@dataclass(slots=True, eq=False)
+class Capture:
+    """A storage of an outer trace that a nested trace uses: its base there, its copy here.
+
+    `passed`: arguments of the nested function are views of it.  `tracked`: it was reached through
+    a tensor that requires a gradient.
+    """
+
+    outer: Memory
+    inner: Memory
+    passed: bool = False
+    tracked: bool = False
+
+
+class Nesting(Recorder):
+    """The part of `Trace` that deals with enclosing traces."""
+
+    builder: GraphBuilder
+    open: bool
+    captures: dict[Memory, Capture]
+    _families: dict[object, family.Family]
+    _cut: Any
+    _has_inference: bool
+    _plain: dict[tuple[Alias, int, bool], Tracer]
+
+    @abstractmethod
+    def _follow(self, x: Tracer) -> None:
+        """Move a view to its base's new family once that has been written."""
+
+    def lift(self, x: Tracer) -> Tracer:
+        """`x` as a tracer of this trace; outer tracers become captures of the region."""
+        if x.trace is self:
+            if not self.open:
+                raise known.leaked(x)
+            if self._cut:
+                self._follow(x)
+            return x
+        trace: Any = self.parent
+        while trace is not None and trace is not x.trace:
+            trace = trace.parent
+        if trace is None or not x.trace.open:
+            raise known.leaked(x)
+        if x.concrete is not None and not x.memory.written:
+            return self._again(x, x.alias, x._array)
+        assert self.parent is not None
+        if trace is not self.parent:
+            x = self.parent.lift(x)
+        return self._captured(x)
+
+    def _captured(self, x: Tracer) -> Tracer:
+        if x.alias.ruled:
+            x = x.trace.plain(x)  # type: ignore[attr-defined]
+        outer = x.memory
+        if outer.array is not None:
+            x.trace._promote(outer)
+        capture = self.captures.get(outer)
+        if capture is None:
+            capture = self._capture(outer, tracked=False)
+        a = x.alias
+        capture.tracked |= a.requires_grad
+        fam = self._families.setdefault(a.family, family.Family(False))
+        alias = replace(a, storage=capture.inner, family=fam, own=False)  # type: ignore[type-var]
+        return self._again(x, alias, None)
+
+    def _capture(self, outer: Memory, *, tracked: bool) -> Capture:
+        """A new input for a storage of the enclosing trace."""
+        assert outer.base is not None and outer.family is not None
+        value = self.builder.input(outer.base.type, outer.base.hint, tracked=tracked)
+        inner = Memory(
+            outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
+        )
+        inner.inference = outer.inference
+        self._has_inference |= outer.inference
+        inner.family = self._families.setdefault(outer.family, family.Family(tracked))
+        capture = self.captures[outer] = Capture(outer, inner)
+        return capture
+
+    def receive(self, xs: Sequence[Tracer], *, tracked: bool) -> list[Tracer]:
+        """Views of one storage of the enclosing trace as arguments that stay views of it, so that
+        writes through one are seen through the others; `tracked`: gradients may be asked."""
+        outer = xs[0].memory
+        if outer.array is not None:
+            xs[0].trace._promote(outer)  # type: ignore[attr-defined]
+        capture = self._capture(outer, tracked=tracked)
+        capture.passed = True
+        return [
+            self._again(
+                x,
+                replace(x.alias, storage=capture.inner, family=capture.inner.family, own=False),
+                None,
+            )
+            for x in xs
+        ]
+
+    def plain(self, x: Tracer) -> Tracer:
+        """The value of a view whose history is a custom function's, for regions, which know
+        storages and their bases only; not to be written there."""
+        key = (x.alias, x.memory.version, is_tracking())
+        found = self._plain.get(key)
+        if found is None:
+            found = self._plain[key] = self.read(x)
+            found.readonly = True
+        return found
+
+    def _again(self, x: Tracer, alias: Alias, array: np.ndarray | None) -> Tracer:
+        """A tracer of this trace in the place of `x`."""
+        flags = {"scalar": x.scalar, "weak": x.weak, "readonly": x.readonly}
+        return self.face(self, alias, x.layout, None, array, **flags)

@@ -1,0 +1,65 @@
+"""Indexing by the index of a loop: NumPy's wrapping and clipping, proved for all iterations.
+
+Where the answer is not the same for all of them the questions of `symbolic` split the loop.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from tracegrad import dims
+from tracegrad.dims import Dim, add, mul
+from tracegrad.graph.storage import Span
+from tracegrad.trace.symbolic import SymbolicInt, Unrollable, dim_of, is_nonnegative
+
+
+def wrapped(at: Dim, size: int) -> Dim:
+    """`at` as a position from the front of an axis."""
+    if not is_nonnegative(at):
+        at = add(at, size)
+        if not is_nonnegative(at):
+            raise Unrollable("an index may be out of range")
+    if not is_nonnegative(add(size - 1, mul(at, -1))):
+        raise Unrollable("an index may be out of range")
+    return at
+
+
+def symbolic_span(s: slice, size: int) -> Span:
+    """The span of a slice whose bounds depend on an index; its length may not.
+
+    Raises Unrollable where the length depends on the index.
+    """
+    step = 1 if s.step is None else s.step
+    if isinstance(step, SymbolicInt):
+        raise Unrollable("the step of a slice depends on the index")
+    step = operator.index(step)
+    if step > 0:
+        start = _bound(s.start, 0, size, 0, size)
+        stop = _bound(s.stop, size, size, 0, size)
+        length = add(stop, mul(start, -1))
+    else:
+        start = _bound(s.start, size - 1, size, -1, size - 1)
+        stop = _bound(s.stop, -1, size, -1, size - 1)
+        length = add(start, mul(stop, -1))
+    if not is_nonnegative(add(length, -1)):
+        return Span(0, 0)
+    count = dims.floordiv(add(length, abs(step) - 1), abs(step))
+    if not isinstance(count, int):
+        raise Unrollable("the length of a slice depends on the index")
+    return Span(start, count, step)
+
+
+def _bound(x: Any, default: int, size: int, low: int, high: int) -> Dim:
+    """One bound of a slice, clipped as NumPy does."""
+    if x is None:
+        return default
+    found = dim_of(x)
+    at: Dim = operator.index(x) if found is None else found
+    if not is_nonnegative(at):
+        at = add(at, size)
+        if not is_nonnegative(add(at, -low)):
+            return low
+    if not is_nonnegative(add(high, mul(at, -1))):
+        return high
+    return at
