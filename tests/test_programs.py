@@ -55,6 +55,19 @@ def test_einsum_without_a_sum_is_a_view(spec):
     """, Arg("x", (3, 3)))
 
 
+@pytest.mark.parametrize("mask", ["x[0] > 0.0", "x[0] < 0.0"])
+def test_a_traced_flag_may_select_all_or_nothing_in_an_assignment(mask):
+    check(f"""
+    def f(x, y):
+        x[{mask}] *= 2.0
+        x[{mask}] = y[1:]
+        y[...][y.sum() > 0] = 0.5
+        z = np.sum(x, keepdims=True).reshape(())
+        z[z > 0.0] = 3.0
+        return x, y, z
+    """, Arg("x", (3,)), Arg("y", (4,)))
+
+
 # ------------------------------------------------------------------------------ the Tensor face
 
 

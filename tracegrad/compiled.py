@@ -16,8 +16,8 @@ from tracegrad.errors import ArgumentError, RecompileWarning, ValueArgumentError
 from tracegrad.graph.ir import Graph
 from tracegrad.graph.text import print_graph
 from tracegrad.options import Options
-from tracegrad.trace.enter import recompile_advice
 from tracegrad.trace.modes import STATE, current_trace, is_tracking
+from tracegrad.trace.recompile import recompile_advice
 from tracegrad.trace.signature import Signature
 
 if TYPE_CHECKING:

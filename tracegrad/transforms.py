@@ -120,6 +120,11 @@ class _Gradient(Differentiated):
                 f"the gradient of {name} needs one number, and it returns an array of shape "
                 f"{tuple(type_.shape)}", loc=_line(region), kind="gradient_not_scalar",
                 remedy="Reduce it (np.sum), or use tg.vjp with a cotangent of its shape.")
+        if type_.dtype.is_complex:
+            raise GradientError(
+                f"the gradient of {name} needs a real number, and it returns {type_.dtype.np}",
+                loc=_line(region), kind="gradient_dtype",
+                remedy="Return its real part, np.abs of it, or use tg.vjp with a cotangent.")
         if not type_.dtype.is_inexact:
             raise GradientError(f"{name} returns {type_.dtype.np}, which has no gradient",
                                 loc=_line(region), kind="gradient_dtype",

@@ -10,6 +10,11 @@ from tracegrad.dtypes import DType
 Shape = tuple[Dim, ...]
 
 
+def shape_text(shape: Shape) -> str:
+    """A shape as NumPy's errors spell it: ``(3,4)``, ``(3,)``."""
+    return f"({','.join(map(format_dim, shape))}{',' * (len(shape) == 1)})"
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """``f64[4, 3]``: `shape` in elements, `dtype` an interned `DType`."""

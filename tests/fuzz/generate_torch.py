@@ -204,7 +204,10 @@ class TorchProgram:
         return head + text, head + copied
 
     def joined(self) -> str:
-        a, b = self.tensor(), self.tensor()
+        a = self.tensor()
+        b = self.draw.pick(self.tensors(len(self.shape(a))))
+        if len(self.shape(a)) != len(self.shape(b)):
+            b = a
         form = self.draw.of("tg.stack(({}, {}))", "tg.cat(({}, {}))")
         return f"{self.live.fresh()} = {form.format(a, b)}"
 

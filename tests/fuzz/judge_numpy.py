@@ -59,6 +59,7 @@ def check(text: str, *args: Arg, backend: str = "numpy", laws: bool = True,
             raise Disagreement(f"result {k}", f"{type(g).__name__}, not {type(w).__name__}")
     for a, g, w in zip(args, got.args, want.args, strict=True):
         same(f"argument {a.name} after the call", g, w)
+    check_sharing(got, want)
     if laws:
         values = [a.make() for a in args]
         check_stages(compiled.lower(*values).specialisation.lowering, values)
@@ -67,6 +68,16 @@ def check(text: str, *args: Arg, backend: str = "numpy", laws: bool = True,
     if second and np.isfinite(objective(f)(*[a.make() for a in args])):
         check_second(text, args)
     return want
+
+
+def check_sharing(got: Outcome, want: Outcome) -> None:
+    """Results share memory with arguments, or are arguments, where NumPy's do."""
+    for k, (g, w) in enumerate(zip(got.results, want.results, strict=True)):
+        for n, (a, b) in enumerate(zip(got.args, want.args, strict=True)):
+            if np.shares_memory(g, a) != np.shares_memory(w, b) or (w is b) != (g is a):
+                raise Disagreement("sharing", f"result {k} and argument {n}: in NumPy "
+                                   f"{np.shares_memory(w, b)} ({w is b}), not "
+                                   f"{np.shares_memory(g, a)} ({g is a})")
 
 
 def agree_on_error(got: Outcome, want: Outcome, before: Sequence[np.ndarray]) -> bool:

@@ -235,11 +235,11 @@ ERRORS = [
 @pytest.mark.parametrize("k", range(len(ERRORS)))
 def test_index_errors_have_numpys_words(k):
     f, text = ERRORS[k]
-    with pytest.raises(IndexError) as e:
+    with pytest.raises((IndexError, ValueError)) as real:
+        f(A.copy())
+    with pytest.raises(ValueError if real.type is ValueError else IndexError) as e:
         trace_only(f, A)
     assert text in str(e.value) and "test_indexing.py" in str(e.value)
-    with pytest.raises((IndexError, ValueError)):
-        f(A.copy())
 
 
 def test_values_of_a_wrong_shape():

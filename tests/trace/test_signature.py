@@ -12,7 +12,7 @@ import pytest
 from tracegrad import dtypes
 from tracegrad.errors import ArgumentError, DTypeError, GradientError, ValueArgumentError
 from tracegrad.trace.argnums import resolve_argnums
-from tracegrad.trace.enter import recompile_advice
+from tracegrad.trace.recompile import recompile_advice
 from tracegrad.trace.signature import Kind, Signature, register_pytree, restore
 
 A = np.zeros(3)

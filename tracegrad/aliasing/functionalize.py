@@ -11,7 +11,7 @@ to.  Usually they are one value.  They part where a write is hidden from a famil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from tracegrad.graph.builder import GraphBuilder
@@ -30,6 +30,7 @@ from tracegrad.graph.op import NoGradient
 from tracegrad.graph.storage import Bitcast, View
 from tracegrad.ops.bitcast import bitcast
 from tracegrad.ops.custom import ReturnedAttrs, custom_view
+from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
 from tracegrad.views import family, legality
 from tracegrad.views.family import Alias, Family, Storage
@@ -207,12 +208,21 @@ class _Functionalizer:
 
     def _emit(self, node: Node) -> tuple[Value, ...]:
         operands = [self._value(x) for x in node.operands]
-        regions = tuple(functionalize(r, exact_views=self.exact) if r.stage is Stage.TRACED
-                        else r for r in node.regions)
-        hint = node.results[0].hint if node.results else (
-            node.target.hint if node.target is not None else "")
-        out = self.b.emit(node.op, operands, node.attrs, hint=hint, regions=regions)
+        regions = tuple(self._region(r) for r in node.regions)
+        if isinstance(node.attrs, LoopAttrs):
+            # A loop's outputs are its carries: writes to them are among the results already.
+            regions = tuple(replace(r, outputs=r.outputs[:len(r.outputs) if r.alias is None
+                                                         else r.alias.results], alias=None)
+                            for r in regions)
+        hint = node.target.hint if node.target is not None else ""
+        out = self.b.emit(node.op, operands, node.attrs, hint=hint, regions=regions,
+                          hints=tuple(r.hint for r in node.results))
         return out if isinstance(out, tuple) else (out,)
+
+    def _region(self, region: Graph) -> Graph:
+        if region.stage is not Stage.TRACED:
+            return region
+        return functionalize(region, exact_views=self.exact)
 
     def _check_operands(self, node: Node) -> bool:
         """Legality of the reads; whether the result requires a gradient."""

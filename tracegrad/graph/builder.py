@@ -81,7 +81,7 @@ class GraphBuilder:
                                    self.inference))
             return None
         if isinstance(types, TensorType):
-            value = Value(types, hint or op.name, self._storage(), self.loc)
+            value = Value(types, hint or (hints[0] if hints else op.name), self._storage(), self.loc)
             self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc,
                                    self.inference))
             return value

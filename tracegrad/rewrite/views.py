@@ -10,14 +10,14 @@ of zero" replace ``0 + x`` by x: -0.0 stays -0.0 where the sum would give 0.0.
 
 from __future__ import annotations
 
-from tracegrad.dims import Dim, is_equal, product
+from tracegrad.dims import is_equal, product
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, Pick, Span, View
 from tracegrad.ops.arithmetic import add, neg, sub
 from tracegrad.ops.create import full
-from tracegrad.ops.pairs import pair
+from tracegrad.ops.pairs import PairAttrs, pair
 from tracegrad.ops.views import (
     add_slices,
     as_strided,
@@ -167,16 +167,49 @@ def pair_of_parts(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Opera
     whole = re.operands[0]
     if not isinstance(whole, Value) or whole.type != node.result.type:
         return None
-    views = [View((Index((*map(_all, node.result.shape[:-1]), Pick(k))),)) for k in (0, 1)]
-    same_parts = all(
-        reads_same(_view(part), view, whole.shape)
-        for part, view in zip((re, im), views, strict=True)
-    )
-    return whole if same_parts else None
+    return whole if (_part_of(re), _part_of(im)) == (0, 1) else None
 
 
-def _all(n: Dim) -> Span:
-    return Span(0, n)
+def _part_of(node: Node) -> int | None:
+    """Which half of a last axis of 2 a node reads or writes as a whole; None if it does not."""
+    steps = _view(node).steps
+    if len(steps) != 1 or not isinstance(steps[0], Index):
+        return None
+    base = node.result.shape if node.op is not as_strided else node.operands[0].shape
+    *spans, last = steps[0].items
+    whole = all(isinstance(i, Span) and i == Span(0, n) for i, n in zip(spans, base, strict=False))
+    fits_all = whole and len(spans) + 1 == len(base) and base[-1] == 2
+    return last.at if fits_all and isinstance(last, Pick) else None  # type: ignore[return-value]
+
+
+@rule(add_slices)
+def add_other_part(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
+    """``add_slices(add_slices(0, s, part 1), t, part 0)``: ``pair(t, s)``, up to the sign of
+    zero."""
+    inner, k = made_by(node.operands[0], add_slices, producer_of), _part_of(node)
+    if inner is None or k is None or _part_of(inner) != 1 - k:
+        return None
+    if not is_zero(splat(inner.operands[0], producer_of)):
+        return None
+    parts = (node.operands[1], inner.operands[1])
+    return b.emit(pair, parts if k == 0 else parts[::-1],  # type: ignore[no-any-return]
+                  PairAttrs(node.result.shape[:-1]))
+
+
+@rule(add_slices)
+def add_to_part(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand | None:
+    """Adding to one part of a pair that nothing else reads: a pair with the sum."""
+    inner, k = made_by(node.operands[0], pair, producer_of), _part_of(node)
+    if inner is None or k is None or not producer_of.is_read_once(node.operands[0]):
+        return None
+    parts = list(inner.operands)
+    src = node.operands[1]
+    if isinstance(parts[k], Literal) and isinstance(src, Literal):
+        return None
+    parts[k] = add(b, parts[k], src)
+    return b.emit(pair, parts, inner.attrs)  # type: ignore[no-any-return]
+
+
 
 
 # ------------------------------------------------------------------------------- replacing
@@ -308,6 +341,8 @@ VIEWS: tuple[Rule, ...] = (
     read_past_write,
     part_of_pair,
     pair_of_parts,
+    add_other_part,
+    add_to_part,
     splat_slices,
     write_of_nothing,
     write_of_all,

@@ -20,7 +20,16 @@ from tracegrad import dtypes
 from tracegrad.errors import ArgumentError
 from tracegrad.graph.geometry import overlaps_itself
 from tracegrad.graph.storage import (
-    Geometry, Index, Item, NewAxis, Permute, Pick, Span, Strided, View, dense_strides,
+    Geometry,
+    Index,
+    Item,
+    NewAxis,
+    Permute,
+    Pick,
+    Span,
+    Strided,
+    View,
+    dense_strides,
 )
 from tracegrad.types import TensorType
 

@@ -37,6 +37,7 @@ from tracegrad.trace.promote import as_arg, cast, spread_steps
 from tracegrad.trace.shape import sizes_of
 from tracegrad.trace.strided import numpy_as_strided as as_strided
 from tracegrad.trace.tracer import Tracer
+from tracegrad.types import shape_text
 
 
 def zeros(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
@@ -81,7 +82,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> Tr
 def _check_fill(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
     if not broadcast_to_target(shape, to):
         raise ShapeError(
-            f"could not broadcast input array from shape {shape} into shape {to}", loc=source.here()
+            f"could not broadcast input array from shape {shape_text(shape)} into shape "
+            f"{shape_text(to)}",
+            loc=source.here(),
         )
 
 

@@ -40,6 +40,7 @@ from tracegrad.trace.promote import (
     ufunc_of,
 )
 from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.types import shape_text
 
 
 def scalar_flag(trace: Trace, shape: tuple[int, ...]) -> bool:
@@ -326,7 +327,8 @@ def _check_assignable(
 ) -> None:
     if not broadcast_to_target(shape, target):
         raise ShapeError(
-            f"could not broadcast input array from shape {given} into shape {target}",
+            f"could not broadcast input array from shape {shape_text(given)} into shape "
+            f"{shape_text(target)}",
             loc=source.here(),
         )
 

@@ -12,9 +12,17 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from tracegrad import source
-from tracegrad.errors import MissingAttributeError, UnsupportedError
+from tracegrad.errors import MissingAttributeError, UnsupportedError, ValueArgumentError
 from tracegrad.graph.op import REGISTRY, Attrs, OpDef
-from tracegrad.trace import complex_parts, concretize, indexing, inplace, linalg, numpy_api, numpy_ufuncs
+from tracegrad.trace import (
+    complex_parts,
+    concretize,
+    indexing,
+    inplace,
+    linalg,
+    numpy_api,
+    numpy_ufuncs,
+)
 from tracegrad.trace.elementwise import apply_op, fast_power, write_op
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import Arg, as_arg, is_operand, trace_of, ufunc_ops
@@ -118,7 +126,7 @@ class Face(Tracer):
         return format(value[()], spec)
 
     def item(self, *args: Any) -> Any:
-        value = concretize.known(self, ".item()", "item")
+        value = concretize.known(self, ".item()", "number" if args else "item")
         return value.item(*args)
 
     def tolist(self) -> Any:
@@ -143,6 +151,9 @@ class Face(Tracer):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         inplace.setitem(trace_of(self), self, key, value)
+
+    def __delitem__(self, key: Any) -> NoReturn:
+        raise ValueArgumentError("cannot delete array elements", loc=source.here())
 
     # -- NumPy's protocols
 

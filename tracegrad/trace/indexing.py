@@ -17,7 +17,12 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.dtypes import BOOL, I64
-from tracegrad.errors import DataDependentShapeError, IndexingError
+from tracegrad.errors import (
+    ArgumentError,
+    DataDependentShapeError,
+    IndexingError,
+    ValueArgumentError,
+)
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.storage import Index, Item, NewAxis, Permute, Pick, Span
 from tracegrad.ops.index import WrapAttrs, bounds_message, gather, wrap_index
@@ -26,6 +31,7 @@ from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, i
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.symbolic_index import symbolic_span, wrapped
 from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.types import shape_text
 
 INVALID = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
@@ -164,12 +170,6 @@ def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
     known = given.concrete
     if known is not None and known.ndim == 0:
         return _Flag(bool(known)) if kind is BOOL else int(known)
-    if kind is BOOL and not given.shape:
-        raise DataDependentShapeError(
-            "the shape of a result would depend on a traced bool used as an index",
-            loc=source.here(),
-            remedy=MASK_REMEDY,
-        )
     return given
 
 
@@ -235,11 +235,11 @@ def _span(trace: Trace, s: slice, size: int) -> Span:
     try:
         start, stop, step = s.indices(size)
     except ValueError:
-        raise IndexingError("slice step cannot be zero", loc=source.here()) from None
+        raise ValueArgumentError("slice step cannot be zero", loc=source.here()) from None
     except TypeError:
         if any(isinstance(e, Tracer) for e in (s.start, s.stop, s.step)):
             raise
-        raise IndexingError(
+        raise ArgumentError(
             "slice indices must be integers or None or have an __index__ method", loc=source.here()
         ) from None
     if step < 0 and not _numpy(trace):
@@ -351,7 +351,7 @@ def _index_shape(given: list[Tracer | Literal]) -> tuple[int, ...]:
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
-        listed = " ".join(map(str, shapes))
+        listed = " ".join(map(shape_text, shapes))
         raise IndexingError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}",
             loc=source.here(),

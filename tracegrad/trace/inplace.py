@@ -10,7 +10,7 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.dtypes import BOOL, I64
-from tracegrad.errors import ShapeError
+from tracegrad.errors import ArgumentError, OutOfRangeError, ShapeError, ValueArgumentError
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, Permute
@@ -39,8 +39,12 @@ def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
     x = trace.lift(x)
     check_writable(x)
     if x.scalar:
-        trace.place()
-        trace.check_write(x, [])
+        raise ArgumentError(
+            f"'numpy.{x.element_type.np}' object does not support item assignment",
+            kind="scalar_inplace",
+            loc=source.here(),
+            remedy="It is a copy: write into the array that it came from.",
+        )
     parsed = indexing.parse(trace, x, key)
     if parsed.mask is not None:
         set_masked(trace, x, parsed, value)
@@ -51,6 +55,7 @@ def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
         _set_arrays(trace, x, parsed, as_arg(trace, value))
         return
     given = as_arg(trace, value)
+    _check_integer(x, given)
     step = Index(tuple(parsed.items))
     if trace.face.numpy_scalars and isinstance(given, Tracer) and _is_part(given, x, step):  # type: ignore[attr-defined]
         # What Python does after ``x[a:b] += v``: the view is stored into itself.
@@ -60,6 +65,16 @@ def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
         raise ShapeError("setting an array element with a sequence.", loc=source.here())
     target = x if indexing.is_whole(x, parsed) else trace.view(x, step, origin="slice")
     store(trace, target, given)
+
+
+def _check_integer(target: Tracer, value: Arg) -> None:
+    """Refuse, as NumPy, to store NaN or infinity in integers where it is known beforehand."""
+    known = value.value if isinstance(value, Literal) else value
+    if not isinstance(known, float) or math.isfinite(known) or not target.element_type.is_integer:
+        return
+    if math.isnan(known):
+        raise ValueArgumentError("cannot convert float NaN to integer", loc=source.here())
+    raise OutOfRangeError("cannot convert float infinity to integer", loc=source.here())
 
 
 def _is_part(part: Tracer, x: Tracer, step: Index) -> bool:
@@ -201,6 +216,7 @@ def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tr
     x = trace.lift(x)
     check_writable(x)
     given = as_arg(trace, value)
+    _check_integer(x, given)
     if shape_of(given) != ():
         raise ShapeError(
             f"fill takes a value without axes, not one of shape {shape_of(given)}",

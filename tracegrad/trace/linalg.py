@@ -18,6 +18,7 @@ from tracegrad.trace.elementwise import apply_op, scalar_flag
 from tracegrad.trace.promote import cast, result_type
 from tracegrad.trace.shape import axes_of, axis_of, diagonal, ravel, reshape, view
 from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.types import shape_text
 
 
 def _pair(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer]:
@@ -63,8 +64,8 @@ def dot(trace: Trace, a: Any, b: Any) -> Tracer:
     axis = len(y.shape) - 2 if len(y.shape) > 1 else 0
     if x.shape[-1] != y.shape[axis]:
         raise ShapeError(
-            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim {len(x.shape) - 1}) "
-            f"!= {y.shape[axis]} (dim {axis})",
+            f"shapes {shape_text(x.shape)} and {shape_text(y.shape)} not aligned: "
+            f"{x.shape[-1]} (dim {len(x.shape) - 1}) != {y.shape[axis]} (dim {axis})",
             loc=source.here(),
         )
     return _tensordot(trace, x, y, [len(x.shape) - 1], [axis])
@@ -83,8 +84,8 @@ def inner(trace: Trace, a: Any, b: Any) -> Tracer:
         return apply_op(trace, arithmetic.mul, (x, y))
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(
-            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} (dim "
-            f"{len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
+            f"shapes {shape_text(x.shape)} and {shape_text(y.shape)} not aligned: "
+            f"{x.shape[-1]} (dim {len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
             loc=source.here(),
         )
     return _tensordot(trace, x, y, [len(x.shape) - 1], [len(y.shape) - 1])

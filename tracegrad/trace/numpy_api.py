@@ -10,11 +10,11 @@ import numpy as np
 from tracegrad import source
 from tracegrad.dtypes import F64
 from tracegrad.errors import (
+    ArgumentError,
     DataDependentShapeError,
-    ShapeError,
+    DTypeError,
     UnsupportedError,
     ValueArgumentError,
-    ViewMutationError,
 )
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops import arithmetic, compare
@@ -37,7 +37,11 @@ from tracegrad.trace.tracer import Trace, Tracer
 @implements(np.where)
 def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Tracer:
     trace = trace_of(*[a for a in (condition, x, y) if a is not NO_VALUE])
-    if x is NO_VALUE or y is NO_VALUE:
+    if (x is NO_VALUE) != (y is NO_VALUE):
+        raise ValueArgumentError(
+            "either both or neither of x and y should be given", loc=source.here()
+        )
+    if x is NO_VALUE:
         raise DataDependentShapeError(
             "np.where with one argument has a result whose shape depends on traced values",
             loc=source.here(),
@@ -159,7 +163,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if isinstance(value, Tracer) and not np.can_cast(
         value.element_type.np, target.element_type.np, casting
     ):  # type: ignore[arg-type]
-        raise ViewMutationError(
+        raise DTypeError(
             f"Cannot cast array data from {value.element_type.np!r} to "
             f"{target.element_type.np!r} according to the rule '{casting}'",
             kind="result_cast",
@@ -348,7 +352,7 @@ def average(
     w = creation.tracer(trace, weights)
     if w.shape != x.shape:
         if axis is None or len(w.shape) != 1 or isinstance(axis, (tuple, list)):
-            raise ShapeError(
+            raise ArgumentError(
                 "Axis must be specified when shapes of a and weights differ.", loc=source.here()
             )
         k = shape.axis_of(trace, axis, len(x.shape))

@@ -31,6 +31,7 @@ from tracegrad.trace.known import leaked
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.types import shape_text
 
 Number = bool | int | float | complex
 Arg = Tracer | Literal | bool | int | float | complex
@@ -324,7 +325,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         for k, n in enumerate(shape, rank - len(shape)):
             if n != 1:
                 if out[k] not in (1, n):
-                    listed = " ".join(map(str, shapes))
+                    listed = " ".join(map(shape_text, shapes))
                     raise ShapeError(
                         f"operands could not be broadcast together with shapes {listed}",
                         loc=source.here(),

@@ -34,6 +34,7 @@ from tracegrad.trace.promote import (
     spread_steps,
 )
 from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.types import shape_text
 
 
 def view(
@@ -255,7 +256,7 @@ def _check_expand(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
     if not broadcast_to_target(shape, to):
         raise ShapeError(
             "operands could not be broadcast together with remapped shapes [original->remapped]: "
-            f"{shape} and requested shape {to}",
+            f"{shape_text(shape)}  and requested shape {shape_text(to)}",
             loc=source.here(),
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tracegrad import source
 from tracegrad.dims import product
-from tracegrad.errors import UnsupportedError, ViewMutationError
+from tracegrad.errors import UnsupportedError, ValueArgumentError, ViewMutationError
 from tracegrad.graph.storage import Retype, dense_strides
 from tracegrad.trace.promote import as_int, trace_of
 from tracegrad.trace.shape import sizes_of
@@ -114,6 +114,10 @@ def sliding_window_view(x: Tracer, window_shape: Any, axis: Any = None, **_: Any
         raise _refused("window_shape and axis must have the same length", "bad_geometry")
     for k, n in zip(axes, widths, strict=True):
         if n > x.shape[k]:
-            raise _refused("window shape cannot be larger than input array shape", "out_of_bounds")
+            raise ValueArgumentError(
+                "window shape cannot be larger than input array shape",
+                kind="out_of_bounds",
+                loc=source.here(),
+            )
         x = view(trace, x, Unfold(k, n, 1), origin="sliding_window_view", readonly=True)
     return x

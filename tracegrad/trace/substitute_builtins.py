@@ -24,6 +24,7 @@ from tracegrad.trace.elementwise import apply_op, prepared, truth
 from tracegrad.trace.guards import Constant
 from tracegrad.trace.promote import as_arg, result_type, trace_of, ufunc_ops
 from tracegrad.trace.substitute_objects import ObjectProxy, SuperProxy, unwrap_proxy
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Tracer
 
 
@@ -194,6 +195,8 @@ def type_seen(x: Any) -> type:
 
 def is_instance(x: Any, kinds: Any) -> bool:
     """``isinstance`` as without tracing: a traced array is an ndarray, a weak scalar a float."""
+    if isinstance(x, SymbolicInt):
+        return issubclass(int, kinds)
     if isinstance(x, Tracer):
         return isinstance(x, kinds) or issubclass(type_seen(x), kinds)
     return builtins.isinstance(x, kinds)

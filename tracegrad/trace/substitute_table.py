@@ -19,6 +19,7 @@ import numpy as np
 from tracegrad import source
 from tracegrad.errors import CaptureError, UnsupportedError
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.rolling import rolling_range, rolling_reversed
 from tracegrad.trace.tracer import Tracer
 
 
@@ -123,6 +124,8 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
     yield builtins.type, Callee(type, sb.as_type)
     yield builtins.super, Callee(super, sb.as_super)
     yield builtins.isinstance, sb.is_instance
+    yield builtins.range, Callee(range, rolling_range)
+    yield builtins.reversed, Callee(reversed, rolling_reversed)
     yield builtins.max, sb.as_max
     yield builtins.min, sb.as_min
     yield from sb.math_functions()

@@ -163,6 +163,19 @@ class Trace(Nesting):
             return op.lowering.build(self.builder, attrs, *xs)
         return self.builder.emit(op, xs, attrs, hint=hint)
 
+    def apply_loop(self, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs,
+                   region: Graph, hints: Sequence[str]) -> tuple[Tracer, ...]:
+        """Record a loop; as `apply_region`, with literals among the first carries."""
+        xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
+        tracked = False
+        for x in xs:
+            if isinstance(x, Tracer) and x.concrete is None:
+                self._check_use(x)
+                tracked |= STATE.grad and x.alias.requires_grad
+        given = [self.operand(x) for x in xs]
+        results = self.builder.emit(op, given, attrs, regions=(region,), hints=hints)
+        return tuple(self._base(r, tracked and r.dtype.is_inexact) for r in results)
+
     def apply_region(
         self,
         op: OpDef,
