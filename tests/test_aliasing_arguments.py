@@ -1,28 +1,18 @@
 """Arguments, results and captured arrays that share memory: one test for each row of the table
-of traced functions (views specification, section 20), then the alias pattern itself."""
+of traced functions (views specification, section 20)."""
 
 from __future__ import annotations
-
-import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tracegrad as tg
 from tracegrad.errors import (
-    ArgumentError,
     CaptureError,
     OptionError,
     TracegradError,
     ViewMutationError,
 )
-from tracegrad.graph.storage import View
-from tracegrad.ops.views import apply_view
-from tracegrad.trace.alias_pattern import copy_together, find_groups
-
-CORPUS = Path(__file__).parent / "conformance"
 
 
 def numbers(*shape):
@@ -40,7 +30,7 @@ def slope(f, arguments, x):
     return out
 
 
-# ------------------------------------------------------------------- rows of the specification
+# ----------------------------------------------------------------------- rows of the specification
 
 
 def test_an_argument_that_is_written_is_written_back_after_the_last_read():
@@ -187,10 +177,14 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("order", [
-    ["separate", "middle", "separate"], ["middle", "separate", "head", "middle"],
-    ["itself", "every other", "separate", "reversed", "windows", "reshaped", "expanded"],
-])
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["separate", "middle", "separate"],
+        ["middle", "separate", "head", "middle"],
+        ["itself", "every other", "separate", "reversed", "windows", "reshaped", "expanded"],
+    ],
+)
 def test_one_function_called_with_every_alias_pattern_gives_right_values(order):
     f = tg.compile(double_then_read)
     for name in [*order, *order]:
@@ -413,7 +407,8 @@ def test_detach_in_place_is_refused_on_arguments_and_allowed_on_locals():
             with pytest.raises(TracegradError):
                 call(x, y)
     np.testing.assert_allclose(
-        tg.grad(on_local, argnums=(0, 1), arrays="torch")(x, x), [2 * x, np.zeros(3)])
+        tg.grad(on_local, argnums=(0, 1), arrays="torch")(x, x), [2 * x, np.zeros(3)]
+    )
 
 
 def assigns(name, value):
@@ -432,16 +427,31 @@ def calls(name, *args):
     return f
 
 
-@pytest.mark.parametrize("face, f", [
-    *(("numpy", assigns(*pair)) for pair in [
-        ("shape", (4,)), ("strides", (8, 16)), ("dtype", np.int64), ("data", b"")]),
-    *(("torch", assigns(*pair)) for pair in [("data", np.zeros(4)), ("requires_grad", True)]),
-    *(("torch", calls(*call)) for call in [
-        ("t_",), ("unsqueeze_", 0), ("squeeze_",), ("transpose_", 0, 1), ("swapaxes_", 0, 1),
-        ("set_",), ("resize_", 4), ("requires_grad_",)]),
-    ("torch", lambda x: x.data.sum()),
-    ("numpy", calls("resize", (4,))),
-])
+@pytest.mark.parametrize(
+    "face, f",
+    [
+        *(
+            ("numpy", assigns(*pair))
+            for pair in [("shape", (4,)), ("strides", (8, 16)), ("dtype", np.int64), ("data", b"")]
+        ),
+        *(("torch", assigns(*pair)) for pair in [("data", np.zeros(4)), ("requires_grad", True)]),
+        *(
+            ("torch", calls(*call))
+            for call in [
+                ("t_",),
+                ("unsqueeze_", 0),
+                ("squeeze_",),
+                ("transpose_", 0, 1),
+                ("swapaxes_", 0, 1),
+                ("set_",),
+                ("resize_", 4),
+                ("requires_grad_",),
+            ]
+        ),
+        ("torch", lambda x: x.data.sum()),
+        ("numpy", calls("resize", (4,))),
+    ],
+)
 def test_changing_what_an_argument_is_is_refused(face, f):
     x = numbers(2, 2)
     with pytest.raises(TracegradError) as caught:
@@ -453,391 +463,3 @@ def test_changing_what_an_argument_is_is_refused(face, f):
 def test_donation_is_not_offered():
     with pytest.raises(OptionError, match="donate"):
         tg.compile(lambda x: x, donate=True)
-
-
-# ---------------------------------------------------------------------- the corpus, by real aliases
-
-
-class Spelled(np.ndarray):
-    """An ndarray on which the corpus's way of making aliases works."""
-
-    def permute(self, *order):
-        return self.transpose(order)
-
-
-class Corpus:
-    """Cases of the corpus with arrays that share memory at the call, one compiled function a
-    case function."""
-
-    def __init__(self, monkeypatch):
-        monkeypatch.syspath_prepend(str(CORPUS))
-        for name in ("cases", "check"):
-            sys.modules.pop(name, None)
-        import cases
-        import check
-
-        self.check = check
-        self.weight = cases.weight
-        self.cases = [c for c in cases.load_dir(str(CORPUS)) if c.module == "aliasing_args"]
-        self.expected = json.loads((CORPUS / "expected.json").read_text())["cases"]
-        self.made = {}
-
-    def arguments(self, case):
-        args = []
-        for p, s in enumerate(case.inputs):
-            if s.is_alias:
-                args.append(s.how(args[s.of].view(Spelled)).view(np.ndarray))
-            else:
-                args.append(np.array(s.flat(p)).reshape(s.shape))
-            assert not s.is_alias or np.shares_memory(args[p], args[s.of])
-        return args
-
-    def function(self, case, diff):
-        if (case.fn, diff) not in self.made:
-            def objective(*args):
-                found = case.fn(tg, *args)
-                outs = list(found) if isinstance(found, tuple) else [found]
-                total = 0.0
-                for k, o in enumerate(outs):
-                    size = int(np.prod(o.shape))
-                    w = np.array([self.weight(k, i) for i in range(size)]).reshape(o.shape)
-                    total = total + (o * w).sum()
-                return total, outs
-
-            self.made[case.fn, diff] = (
-                tg.value_and_grad(objective, argnums=diff, has_aux=True, arrays="torch"),
-                tg.compile(lambda *args: case.fn(tg, *args), arrays="torch"))
-        return self.made[case.fn, diff]
-
-    def run(self, case):
-        """Messages of what differs from the recorded answer."""
-        diff = tuple(case.diff_positions())
-        with_grad, plain = self.function(case, diff)
-        args = self.arguments(case)
-        (_, outs), grads = with_grad(*args)
-        want = self.expected[case.name]
-        want = want.get("or_value", want)
-
-        class Result:
-            outputs = [np.asarray(o) for o in outs]
-            grads_ = dict(zip(diff, grads, strict=True))
-            finals = dict(enumerate(args))
-
-        Result.grads = Result.grads_
-        found = [self.check.compare(case, Result, want)]
-        args = self.arguments(case)
-        out = plain(*args)
-        Result.outputs = list(out) if isinstance(out, tuple) else [out]
-        Result.finals = dict(enumerate(args))
-        found.append(self.check.compare(case, Result, want))
-        return [f"{case.name}: {m}" for m in found if m]
-
-
-def test_the_corpus_with_arrays_that_really_alias(monkeypatch):
-    corpus = Corpus(monkeypatch)
-    assert len(corpus.cases) >= 29
-    assert any(s.is_alias for c in corpus.cases for s in c.inputs)
-    problems = [m for case in [*corpus.cases, *reversed(corpus.cases)] for m in corpus.run(case)]
-    assert problems == []
-
-
-# --------------------------------------------------------------------------------- transforms
-
-
-def overlap_loss(a, b):
-    a *= 2.0
-    b[...] = b * a[0]
-    return np.sum(np.sin(a)) + np.sum(b * b)
-
-
-@pytest.mark.parametrize("arguments", [
-    lambda x: (x, x[1:]), lambda x: (x[:3], x[1:]), lambda x: (x[::-1], x[1:3]),
-    lambda x: (x[:2], x), lambda x: (x, x),
-], ids=["view", "partly", "reversed", "base second", "same"])
-def test_every_element_of_shared_memory_is_reported_once(arguments):
-    x = numbers(4)
-    want = slope(overlap_loss, arguments, numbers(4))
-    a, b = arguments(x)
-    first, second = tg.grad(overlap_loss, argnums=(0, 1))(a, b)
-    places = arguments(np.arange(4))
-    total = np.zeros(4)
-    np.add.at(total, places[0], first)
-    np.add.at(total, places[1], second)
-    np.testing.assert_allclose(total, want, atol=1e-7)
-    root = 0 if a.size >= b.size else 1
-    covers = set(places[1 - root]) <= set(places[root])
-    assert not covers or not (first, second)[1 - root].any()
-
-    plain = numbers(4)
-    overlap_loss(*arguments(plain))
-    np.testing.assert_allclose(x, plain)
-
-    # Each alone: the whole gradient of what it reads.
-    for n in (0, 1):
-        got = tg.grad(overlap_loss, argnums=n)(*arguments(numbers(4)))
-        np.testing.assert_allclose(got, want[places[n]], atol=1e-7)
-
-    # Forward mode is the transpose.
-    x = numbers(4)
-    t = [np.cos(np.arange(1.0, 1 + p.size)) for p in places]
-    _, moved = tg.jvp(overlap_loss, arguments(x), tuple(t))
-    assert moved == pytest.approx(first @ t[0] + second @ t[1])
-
-    x = numbers(4)
-    value, pull = tg.vjp(overlap_loss, *arguments(x))
-    np.testing.assert_allclose(x, plain)
-    again = pull(1.0)
-    np.testing.assert_allclose(again[0], first)
-    np.testing.assert_allclose(again[1], second)
-
-
-def test_jacobians_and_hessians_of_shared_memory():
-    def f(a, b):
-        a *= 2.0
-        return a * b
-
-    def of(x):
-        return (x, x[::-1])
-
-    x = numbers(3)
-    want = np.array([slope(lambda a, b, k=k: f(a, b)[k], of, x) for k in range(3)])
-    for jacobian in (tg.jacrev, tg.jacfwd):
-        whole, rest = jacobian(f, argnums=(0, 1))(*of(numbers(3)))
-        np.testing.assert_allclose(whole, want, atol=1e-7)
-        np.testing.assert_array_equal(rest, np.zeros((3, 3)))
-        np.testing.assert_allclose(
-            jacobian(f, argnums=1)(*of(numbers(3))), want[:, ::-1], atol=1e-7)
-    x = numbers(3)
-    want = tg.hessian(lambda x: np.sum(4 * x * x[::-1]))(x)
-    np.testing.assert_allclose(tg.hessian(lambda a, b: np.sum(f(a, b)))(*of(x)), 0.5 * want)
-
-
-def test_views_of_one_array_stay_views_in_a_transform_inside_a_trace():
-    @tg.compile
-    def outer(x):
-        z = x * 1.0
-        grads = tg.grad(overlap_loss, argnums=(0, 1))(z, z[1:])
-        return grads, z
-
-    (first, second), z = outer(numbers(4))
-    plain = numbers(4)
-    want = slope(overlap_loss, lambda x: (x, x[1:]), plain)
-    overlap_loss(plain, plain[1:])
-    np.testing.assert_allclose(first, want, atol=1e-7)
-    np.testing.assert_array_equal(second, np.zeros(3))
-    np.testing.assert_allclose(z, plain)
-
-
-def test_an_argument_and_a_closed_over_view_of_it_in_a_transform_inside_a_trace():
-    def inner_of(z):
-        def inner(a):
-            a *= 2.0
-            return np.sum(a * a * z[: a.size])
-
-        return inner
-
-    @tg.compile
-    def outer(x):
-        z = x * 1.0
-        return tg.grad(inner_of(z))(z[:3]), z
-
-    grad, z = outer(numbers(4))
-    np.testing.assert_allclose(grad, 24 * numbers(4)[:3] ** 2)
-    np.testing.assert_allclose(z, numbers(4) * [2, 2, 2, 1])
-
-
-def test_an_array_passed_to_a_transform_inside_a_trace_that_only_reads_it_is_apart():
-    @tg.compile
-    def outer(x):
-        return tg.grad(lambda a, b: np.sum(a * b * x), argnums=(0, 1))(x, x)
-
-    for got in outer(numbers(3)):
-        np.testing.assert_allclose(got, numbers(3) ** 2)
-
-
-def test_second_derivatives_through_shared_memory_inside_a_trace():
-    def inner(a, b):
-        a *= a
-        return np.sum(a[1:] * b)
-
-    def outer(x):
-        z = x * 1.0
-        return np.sum(tg.grad(inner)(z, z[1:]) ** 2)
-
-    x = numbers(3)
-    # inner is the sum of x_k ** 4 over k >= 1
-    np.testing.assert_allclose(tg.grad(outer)(x), 2 * 4 * x**3 * 12 * x**2 * [0, 1, 1])
-
-
-def test_a_tangent_that_is_the_primal_itself():
-    def f(x):
-        x *= 3.0
-        return np.sum(x * x)
-
-    x = numbers(3)
-    value, moved = tg.jvp(f, (x,), (x,))
-    assert value == pytest.approx(9 * (numbers(3) ** 2).sum())
-    assert moved == pytest.approx(18 * (numbers(3) ** 2).sum())
-
-
-# --------------------------------------------------------------------------- the call and its paths
-
-
-def test_arguments_of_different_dtypes_that_share_written_memory_are_refused():
-    @tg.compile
-    def f(x, y):
-        x[0] = 1.0
-        return x.sum() + y.sum()
-
-    x = numbers(4)
-    shifted = np.ndarray((3,), np.float64, x.data, 4)
-    for other in (x.view(np.int64), x.view(np.float32), shifted):
-        with pytest.raises(ArgumentError, match="x, y") as caught:
-            f(x, other)
-        assert caught.value.kind == "aliasing_args"
-        np.testing.assert_array_equal(x, numbers(4))
-    assert np.isfinite(f(x, numbers(2)))
-    reads = tg.compile(lambda x, y: x.sum() + y.sum())
-    assert reads(x, x.view(np.int64)) == x.sum() + x.view(np.int64).sum()
-
-
-@pytest.mark.parametrize("backend", ["c", "numpy"])
-def test_arguments_written_late_share_memory_too(backend):
-    @tg.compile(backend=backend)
-    def f(x, y, i):
-        x *= 2.0
-        x[i] = y[0]
-        return y.sum()
-
-    for i in (1, 1, 7):
-        x, plain = numbers(4), numbers(4)
-        if i == 7:
-            with pytest.raises(IndexError):
-                f(x, x[1:], np.int64(i))
-            np.testing.assert_array_equal(x, plain)
-            continue
-        plain *= 2.0
-        plain[i] = plain[1:][0]
-        assert f(x, x[1:], np.int64(i)) == pytest.approx(plain[1:].sum())
-        np.testing.assert_array_equal(x, plain)
-        apart = numbers(3)
-        assert f(x, apart, np.int64(i)) == pytest.approx(apart.sum())
-
-
-def test_a_fast_call_never_takes_arrays_that_share_memory():
-    @tg.compile
-    def f(x, y):
-        x += y
-        return x.sum()
-
-    for shared in (False, False, True, True, False, True):
-        x = numbers(5)
-        y = x[1:] if shared else numbers(4)
-        plain = x.copy()
-        other = plain[1:] if shared else y
-        plain[:4] += other
-        assert f(x[:4], y) == pytest.approx(plain[:4].sum())
-        np.testing.assert_array_equal(x, plain)
-
-
-def test_without_write_back_the_function_still_sees_that_arguments_alias():
-    f = tg.compile(double_then_read, write_back=False)
-    for shared in (False, True, False, True):
-        x = numbers(4)
-        y = x[1:3] if shared else numbers(2)
-        want = np.sin((2 if shared else 1) * y).sum()
-        assert f(x, y) == pytest.approx(want)
-        np.testing.assert_array_equal(x, numbers(4))
-
-
-def test_a_read_only_view_sees_what_is_written_through_another():
-    x = numbers(4)
-    view = x[1:]
-    view.flags.writeable = False
-    f = tg.compile(lambda a, b: (a.__imul__(2.0), b.sum(), b)[1:])
-    total, back = f(x, view)
-    assert total == pytest.approx(2 * numbers(4)[1:].sum()) and back is view
-    with pytest.raises(ValueError, match="read-only"):
-        f(view, x)
-    whole = np.broadcast_to(x, (4,))
-    assert f(x[:2], whole)[0] == pytest.approx((numbers(4) * [4, 4, 2, 2]).sum())
-
-
-def test_the_graph_shows_one_input_for_shared_memory():
-    x = numbers(4)
-    text = str(tg.compile(double_then_read).graph(x, x[1:3]))
-    assert text.count("f64[4] in s0)") == 1 and 'origin = "argument"' in text
-    apart = str(tg.compile(double_then_read).graph(x, numbers(2)))
-    assert 'origin = "argument"' not in apart
-
-
-# ---------------------------------------------------------------------------- groups of arrays
-
-
-def random_view(rng, x):
-    for _ in range(rng.integers(0, 4)):
-        kind = rng.integers(0, 5)
-        if kind == 0 and x.ndim:
-            axis = int(rng.integers(x.ndim))
-            low, high = np.sort(rng.integers(0, x.shape[axis] + 1, 2))
-            step = int(rng.choice([1, 2, -1, -2]))
-            x = x[(slice(None),) * axis + (slice(low, high),)]
-            x = x[(slice(None),) * axis + (slice(None, None, step),)]
-        elif kind == 1:
-            x = x.T
-        elif kind == 2 and x.ndim > 1 and len(x):
-            x = x[rng.integers(len(x))]
-        elif kind == 3:
-            x = x[None]
-        elif kind == 4 and x.flags.c_contiguous:
-            x = x.reshape(-1)
-    return x
-
-
-def test_groups_cover_what_shares_memory_and_nothing_is_in_two():
-    rng = np.random.default_rng(5)
-    seen = set()
-    for _ in range(600):
-        x = np.arange(float(rng.integers(1, 60)))
-        sizes = [n for n in (1, 2, 3, 4) if x.size % n == 0]
-        x = x.reshape(int(rng.choice(sizes)), -1)
-        arrays = [random_view(rng, x) for _ in range(rng.integers(2, 5))]
-        groups = find_groups(arrays, range(len(arrays)))
-        inside = [m.position for g in groups for m in g.members]
-        assert len(set(inside)) == len(inside)
-        for i, a in enumerate(arrays):
-            for j, b in enumerate(arrays[:i]):
-                assert not np.shares_memory(a, b) or any(
-                    {i, j} <= {m.position for m in g.members} for g in groups)
-        for g in groups:
-            base = g.base(arrays)
-            assert (base.shape, base.strides) == (g.shape, g.strides)
-            seen.add(g.root is None)
-            for m in g.members:
-                view = apply_view(m.view, base)
-                np.testing.assert_array_equal(view, arrays[m.position])
-                assert g.root != m.position or m.view == View()
-        copies = copy_together(arrays)
-        for i, (a, c) in enumerate(zip(arrays, copies, strict=True)):
-            np.testing.assert_array_equal(a, c)
-            assert not np.shares_memory(a, c)
-            for b, d in zip(arrays[:i], copies[:i], strict=True):
-                assert np.shares_memory(a, b) == np.shares_memory(c, d)
-    assert seen == {True, False}
-
-
-def test_only_groups_with_a_written_array_are_formed():
-    x, y = numbers(6), numbers(4)
-    arrays = [x, x[1:], y, y[::2], None, 3.0, numbers(0)]
-    assert find_groups(arrays, ()) == ()
-    assert [[m.position for m in g.members] for g in find_groups(arrays, {3})] == [[2, 3]]
-    assert [g.root for g in find_groups(arrays, {1, 2})] == [0, 2]
-
-
-def test_many_arguments_are_compared_by_their_ranges():
-    x = numbers(400)
-    arrays = [x[k : k + 1] for k in range(400)]
-    assert find_groups(arrays, range(400)) == ()
-    arrays[7] = x[3:9]
-    (group,) = find_groups(arrays, range(400))
-    assert [m.position for m in group.members] == [3, 4, 5, 6, 7, 8] and group.root == 7

@@ -12,15 +12,25 @@ from tracegrad.loops.verify import verify_program
 
 
 @pytest.mark.parametrize("order", ["C", "F", "A", "K"])
-@pytest.mark.parametrize("arg", [Arg("x", (4,), order="strided"), Arg("x", (4,), order="reversed"),
-                                 Arg("x", (3, 2), order="F"), Arg("x", (3, 2))])
+@pytest.mark.parametrize(
+    "arg",
+    [
+        Arg("x", (4,), order="strided"),
+        Arg("x", (4,), order="reversed"),
+        Arg("x", (3, 2), order="F"),
+        Arg("x", (3, 2)),
+    ],
+)
 def test_ravel_copies_what_is_not_contiguous(arg, order):
-    check(f"""
+    check(
+        f"""
     def f(x):
         v = x.ravel({order!r})
         v[0] = 5.0
         return x * 1.0, v * 1.0
-    """, arg)
+    """,
+        arg,
+    )
 
 
 def test_an_argument_used_up_on_the_way_to_its_new_contents_counts_as_written():
@@ -36,28 +46,35 @@ def test_an_argument_used_up_on_the_way_to_its_new_contents_counts_as_written():
 
 
 def test_constants_written_by_out_fill_the_target():
-    check("""
+    check(
+        """
     def f(x):
         np.subtract(np.abs(-0.7), 2.0, out=x[1:])
         np.multiply(-1.5, -0.7, out=x[:1])
         return x,
-    """, Arg("x", (3, 2)))
+    """,
+        Arg("x", (3, 2)),
+    )
 
 
 @pytest.mark.parametrize("spec", ["ij->ji", "ii->i", "ij", "...j->j...", "ji"])
 def test_einsum_without_a_sum_is_a_view(spec):
-    check(f"""
+    check(
+        f"""
     def f(x):
         v = np.einsum({spec!r}, x)
         v[0] += 1.0
         x[1] *= 2.0
         return x, v
-    """, Arg("x", (3, 3)))
+    """,
+        Arg("x", (3, 3)),
+    )
 
 
 @pytest.mark.parametrize("mask", ["x[0] > 0.0", "x[0] < 0.0"])
 def test_a_traced_flag_may_select_all_or_nothing_in_an_assignment(mask):
-    check(f"""
+    check(
+        f"""
     def f(x, y):
         x[{mask}] *= 2.0
         x[{mask}] = y[1:]
@@ -65,7 +82,29 @@ def test_a_traced_flag_may_select_all_or_nothing_in_an_assignment(mask):
         z = np.sum(x, keepdims=True).reshape(())
         z[z > 0.0] = 3.0
         return x, y, z
-    """, Arg("x", (3,)), Arg("y", (4,)))
+    """,
+        Arg("x", (3,)),
+        Arg("y", (4,)),
+    )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.std(x),
+        lambda x: np.linalg.norm(x),
+        lambda x: np.linalg.norm(x, 3),
+        lambda x: np.std(x, axis=0),
+        lambda x: np.std(x, ddof=1),
+    ],
+)
+def test_the_derivative_of_a_spread_of_zero_is_zero(f):
+    at = np.zeros(4)
+    assert tg.compile(f, backend="numpy")(at) == 0.0
+    np.testing.assert_array_equal(tg.grad(f, backend="numpy")(at), at)
+    _, dot = tg.jvp(tg.compile(f, backend="numpy"), (at,), (np.ones(4),))
+    assert dot == 0.0
+    assert np.isnan(tg.compile(f, backend="numpy")(at + np.nan))
 
 
 # ------------------------------------------------------------------------------ the Tensor face
@@ -79,9 +118,15 @@ X = np.array([0.5, -1.0, 2.0, 3.0])
 
 
 @pytest.mark.filterwarnings("ignore::tracegrad.errors.GradientWarning")
-@pytest.mark.parametrize("step", [
-    lambda v: v.chunk(2)[0], lambda v: v.chunk(2)[0].unbind()[0], lambda v: v[:2],
-    lambda v: v.as_strided((2,), (1,), 1)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda v: v.chunk(2)[0],
+        lambda v: v.chunk(2)[0].unbind()[0],
+        lambda v: v[:2],
+        lambda v: v.as_strided((2,), (1,), 1),
+    ],
+)
 def test_views_of_a_view_made_under_no_grad_carry_no_gradient(step):
     def f(x):
         with tg.no_grad():
@@ -99,8 +144,9 @@ def test_as_strided_of_a_detached_tensor_carries_no_gradient(detached):
     np.testing.assert_array_equal(gradient(f, X), np.zeros(4))
 
 
-@pytest.mark.parametrize("part", [lambda b: b.detach(), lambda b: b.detach()[1:],
-                                  lambda b: b[1:].detach()])
+@pytest.mark.parametrize(
+    "part", [lambda b: b.detach(), lambda b: b.detach()[1:], lambda b: b[1:].detach()]
+)
 def test_a_buffer_detached_before_it_is_written_stays_detached(part):
     def f(x):
         b = tg.zeros(4)

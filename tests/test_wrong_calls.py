@@ -294,3 +294,48 @@ def test_cotangents_and_tangents(call, error, says, remedy):
     e = caught(call)
     assert isinstance(e, error) and e.message == says and remedy in e.remedy
     assert marked(str(e)).startswith("tg.")
+
+
+# -------------------------------------------------------------------------------- looking, checking
+
+
+@pytest.mark.parametrize(
+    ("call", "says", "under"),
+    [
+        (
+            lambda x: tg.debug.print("{} {}", x),
+            "debug.print: the format '{} {}' does not fit: Replacement index 1 out of range for "
+            "positional args tuple",
+            'tg.debug.print("{} {}", x)',
+        ),
+        (
+            lambda x: tg.debug.print("{a:.2f}", a=x),
+            "debug.print: the format '{a:.2f}' does not fit: unsupported format string passed to "
+            "numpy.ndarray.__format__",
+            'tg.debug.print("{a:.2f}", a=x)',
+        ),
+        (
+            lambda x: tg.debug.print(x),
+            "debug.print: the format is a Array, not a string",
+            "tg.debug.print(x)",
+        ),
+    ],
+    ids=["count", "spec", "no format"],
+)
+def test_a_format_that_does_not_fit(call, says, under):
+    def writes(x):
+        x[0] = 5.0
+        call(x)
+
+    x = X.copy()
+    e = caught(lambda: tg.compile(writes)(x))
+    assert type(e) is errors.ArgumentError and e.message == says and marked(str(e)) == under
+    np.testing.assert_array_equal(x, X)
+
+
+def test_check_grads_wants_a_tuple_of_floats():
+    e = caught(lambda: tg.check_grads(total, X))
+    assert e.message == "check_grads: args must be a tuple, not ndarray"
+    assert marked(str(e)) == "tg.check_grads(total, X)" and "(x,)" in e.remedy
+    e = caught(lambda: tg.check_grads(total, (np.arange(3),)))
+    assert isinstance(e, ValueError) and e.message == "check_grads: no argument has a float in it"

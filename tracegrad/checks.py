@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import optree
 
-from tracegrad.errors import GradientCheckError, ValueArgumentError
+from tracegrad import source
+from tracegrad.errors import ArgumentError, GradientCheckError, ValueArgumentError
 from tracegrad.trace.signature import NAMESPACE
 from tracegrad.transforms import jvp, vjp
 
@@ -21,19 +22,23 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, *,
                 atol: float | None = None, rtol: float | None = None, seed: int = 0) -> None:
     """Compare derivatives of `f` at `args` with central differences along random directions.
 
-    Every inexact array, NumPy float and Python float in `args` is differentiated; the arguments
-    are not written.  `modes`: ``fwd`` checks `jvp`, ``rev`` checks `vjp` by the dot product with
+    Every inexact array, NumPy float and Python float in `args` is differentiated (complex ones
+    in both parts); the arguments are not written.  `modes`: ``fwd`` checks `jvp`, ``rev`` checks `vjp` by the dot product with
     the difference.  `order` 2 checks the derivative of the derivative in the same way.
 
     Raises:
         GradientCheckError: a derivative disagrees; the text gives both numbers.
-        ValueArgumentError: an order below 1 or an unknown mode.
+        ValueArgumentError: an order below 1, an unknown mode, arguments without floats.
+        ArgumentError: `args` is no tuple.
     """
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(f"check_grads: args must be a tuple, not {type(args).__name__}",
+                            loc=source.here(), remedy="Write check_grads(f, (x,)).")
     unknown = set(modes) - {"fwd", "rev"}
     if unknown or order < 1:
         raise ValueArgumentError(
             f"check_grads: {'unknown mode ' + repr(unknown.pop()) if unknown else 'order < 1'}",
-            remedy="Modes are 'fwd' and 'rev'; order is 1 or more.")
+            loc=source.here(), remedy="Modes are 'fwd' and 'rev'; order is 1 or more.")
     _check(f, tuple(args), order, tuple(modes), _Numbers(eps, atol, rtol),
            np.random.default_rng(seed), getattr(f, "__name__", "f"))
 
@@ -57,7 +62,8 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
            numbers: _Numbers, rng: np.random.Generator, name: str) -> None:
     argnums = tuple(k for k, x in enumerate(args) if _floats(x))
     if not argnums:
-        raise ValueArgumentError("check_grads: no argument has a float in it")
+        raise ValueArgumentError("check_grads: no argument has a float in it", loc=source.here(),
+                                 remedy="Pass floats: integers have no gradient.")
     points = tuple(args[k] for k in argnums)
 
     def of_floats(*xs: Any) -> Any:
@@ -66,27 +72,25 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
             full[k] = x
         return f(*_copied(tuple(full)))
 
-    size = min(np.asarray(x).dtype.itemsize for x in _floats(points))
+    size = min(np.asarray(x).real.dtype.itemsize for x in _floats(points))
     direction = _random_like(points, rng)
     h = numbers.step(size)
     ahead = of_floats(*_moved(points, direction, h))
     behind = of_floats(*_moved(points, direction, -h))
-    difference = [(np.asarray(a, np.float64) - np.asarray(b, np.float64)) / (2 * h)
+    difference = [(_wide(a) - _wide(b)) / (2 * h)
                   for a, b in zip(_floats(ahead), _floats(behind), strict=True)]
     if "fwd" in modes:
         _, tangent = jvp(f, _with(args, argnums, points), _zeros_but(args, argnums, direction))
         for k, (got, want) in enumerate(zip(_floats(tangent), difference, strict=True)):
-            weight = rng.standard_normal(want.shape)
-            _compare(numbers, size, f"jvp of {name}, result {k}",
-                     float(np.sum(weight * got)), float(np.sum(weight * want)))
+            weight = _random_like(want, rng)
+            _compare(numbers, size, f"jvp of {name}, result {k}", _dot(weight, got),
+                     _dot(weight, want))
     if "rev" in modes:
         out, pullback = vjp(f, *_copied(args), argnums=argnums)
         cts = _random_like(out, rng)
         grads = pullback(cts)
-        got = sum(float(np.sum(np.asarray(g, np.float64) * d))
-                  for g, d in zip(_floats(grads), _floats(direction), strict=True))
-        want = sum(float(np.sum(np.asarray(c, np.float64) * d))
-                   for c, d in zip(_floats(cts), difference, strict=True))
+        got = sum(map(_dot, _floats(grads), _floats(direction)))
+        want = sum(map(_dot, _floats(cts), difference))
         _compare(numbers, size, f"vjp of {name}", got, want)
     if order > 1:
         def pulled(*xs: Any) -> Any:
@@ -112,7 +116,17 @@ def _floats(tree: Any) -> list[Any]:
 
 
 def _is_float(x: Any) -> bool:
-    return type(x) is float or getattr(getattr(x, "dtype", None), "kind", "") == "f"
+    return type(x) in (float, complex) or getattr(
+        getattr(x, "dtype", None), "kind", "-") in "fc"
+
+
+def _wide(x: Any) -> np.ndarray:
+    return np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64)
+
+
+def _dot(x: Any, y: Any) -> float:
+    """The inner product of numbers and, for complex ones, of both of their parts."""
+    return float(np.sum(np.real(np.conj(_wide(x)) * _wide(y))))
 
 
 def _map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
@@ -127,8 +141,10 @@ def _random_like(tree: Any, rng: np.random.Generator) -> Any:
     def one(x: Any) -> Any:
         if not _is_float(x):
             return x
-        value = rng.standard_normal(np.shape(x))
-        return float(value) if type(x) is float else np.asarray(x).dtype.type(value) \
+        value: Any = rng.standard_normal(np.shape(x))
+        if np.iscomplexobj(x):
+            value = value + 1j * rng.standard_normal(np.shape(x))
+        return type(x)(value) if type(x) in (float, complex) else np.asarray(x).dtype.type(value) \
             if not isinstance(x, np.ndarray) else value.astype(x.dtype)
     return _map(one, tree)
 
@@ -139,7 +155,8 @@ def _constant_cts(tree: Any) -> Any:
 
 
 def _moved(points: Any, direction: Any, h: float) -> Any:
-    return _map(lambda x, d: type(x)(x + h * d) if type(x) is float or isinstance(x, np.generic)
+    return _map(lambda x, d: type(x)(x + h * d)
+                if type(x) in (float, complex) or isinstance(x, np.generic)
                 else (x + h * d).astype(x.dtype) if _is_float(x) else x, points, direction)
 
 

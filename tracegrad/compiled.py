@@ -221,8 +221,12 @@ class CompiledFunction(Generic[P, R]):
             [self._describe(s) for group in self._found.values() for s in group]))
 
     def _describe(self, s: Specialisation) -> str:
-        return ", ".join(str(x.type) if x.is_traced else repr(x.value)
-                         for x in s.call_signature.leaves)
+        leaves = s.call_signature.leaves
+        text = ", ".join(str(x.type) if x.is_traced else repr(x.value) for x in leaves)
+        names = [x.name for x in leaves] + [str(a.path) for a in s.traced.outside.arrays]
+        for group in s.traced.groups:
+            text += f"; {' and '.join(names[m.position] for m in group.members)} share memory"
+        return text
 
     def cache_info(self) -> CacheInfo:
         """Calls that found a specialisation, that made one, and how many are kept."""

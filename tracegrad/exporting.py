@@ -77,6 +77,12 @@ def _shape(shape: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _check_exportable(made: Specialisation, name: str) -> None:
+    graph = made.traced.graph
+    for x in (*graph.inputs, *graph.outputs):
+        if x.type.dtype.is_complex:
+            raise ExportError(f"{name} takes or returns {x.type.dtype.np} arrays",
+                              remedy="Export a function of real arrays with a last axis of 2: "
+                              "z = x.view(np.complex128)[..., 0].")
     outside = made.traced.outside
     if outside.arrays:
         raise ExportError(f"{name} reads {outside.arrays[0].path}, an array outside its arguments",

@@ -10,7 +10,12 @@ from tracegrad.graph.ir import Graph
 from tracegrad.ops.control import TransformAttrs, transform
 from tracegrad.ops.views import copy
 from tracegrad.region_memory import (
-    Part, by_input, by_leaf, leaves_together, parts_of, written_inputs,
+    Part,
+    by_input,
+    by_leaf,
+    leaves_together,
+    parts_of,
+    written_inputs,
 )
 from tracegrad.trace.enter import OutLeaf, Traced, trace_call
 from tracegrad.trace.sharing import Sharing

@@ -65,8 +65,9 @@ def leaves_together(traced: Traced, given: Mapping[int, Tracer]) -> dict[int, Tr
     for memory, leaves in of.items():
         if memory in closed_over and (closed_over[memory] or any(leaves.values())):
             out |= leaves.keys()
-        out |= {k for k, w in leaves.items()
-                if w and not given[k].alias.view.is_injective(memory.shape)}
+        out |= {
+            k for k, w in leaves.items() if w and not given[k].alias.view.is_injective(memory.shape)
+        }
         for (i, a), (j, b) in combinations(leaves.items(), 2):
             if (a or b) and _overlap(given[i], given[j]):
                 out |= {i, j}
@@ -85,18 +86,26 @@ def _check_families(found: Mapping[int, Tracer]) -> None:
         if x.alias.family is not family and family is not None and family.tracked:
             raise ArgumentError(
                 "arguments share memory that is written, and one of them was detached",
-                kind="aliasing_args", loc=source.here(), remedy="Pass a copy of one of them.")
+                kind="aliasing_args",
+                loc=source.here(),
+                remedy="Pass a copy of one of them.",
+            )
 
 
-def parts_of(leaves: Sequence[int], inputs: Mapping[int, int], received: Mapping[int, Tracer]
-             ) -> tuple[tuple[int, ...], tuple[Part, ...]]:
+def parts_of(
+    leaves: Sequence[int], inputs: Mapping[int, int], received: Mapping[int, Tracer]
+) -> tuple[tuple[int, ...], tuple[Part, ...]]:
     """The region inputs to differentiate, and what each leaf is of them; `inputs` says which
     region input holds a leaf."""
     wrt = tuple(dict.fromkeys(inputs[k] for k in leaves))
-    parts = [Part(wrt.index(inputs[k]), received[k].alias.view if k in received else View())
-             for k in leaves]
-    order = sorted((n for n, k in enumerate(leaves) if k in received),
-                   key=lambda n: (-int(np.prod(received[leaves[n]].shape)), n))
+    parts = [
+        Part(wrt.index(inputs[k]), received[k].alias.view if k in received else View())
+        for k in leaves
+    ]
+    order = sorted(
+        (n for n, k in enumerate(leaves) if k in received),
+        key=lambda n: (-int(np.prod(received[leaves[n]].shape)), n),
+    )
     reported: dict[int, np.ndarray] = {}
     for n in order:
         at, shape = parts[n].at, received[leaves[n]].memory.shape
@@ -110,8 +119,9 @@ def parts_of(leaves: Sequence[int], inputs: Mapping[int, int], received: Mapping
     return wrt, tuple(parts)
 
 
-def by_leaf(trace: Trace, parts: Sequence[Part], found: Sequence[Tracer],
-            bases: Sequence[tuple[int, ...]]) -> list[Tracer]:
+def by_leaf(
+    trace: Trace, parts: Sequence[Part], found: Sequence[Tracer], bases: Sequence[tuple[int, ...]]
+) -> list[Tracer]:
     """Derivatives by leaf from those by region input, which may have further axes in front;
     `bases` are the shapes of the inputs."""
     out = []
@@ -125,31 +135,38 @@ def by_leaf(trace: Trace, parts: Sequence[Part], found: Sequence[Tracer],
     return out
 
 
-def by_input(trace: Trace, parts: Sequence[Part], tangents: Sequence[Tracer],
-             bases: Sequence[tuple[int, ...]]) -> list[Tracer]:
+def by_input(
+    trace: Trace,
+    parts: Sequence[Part],
+    tangents: Sequence[Tracer],
+    bases: Sequence[tuple[int, ...]],
+) -> list[Tracer]:
     """Tangents by region input from those by leaf; the transpose of `by_leaf`."""
     out: dict[int, Tracer] = {}
     for part, x in zip(parts, tangents, strict=True):
         if part.mask is not None:
             x = _masked(trace, x, part.mask)
         if part.view:
-            x = trace.compose(lambda b, v, p=part: add_slices(
-                b, 0, v, view=p.view, shape=bases[p.at]), (x,))
+            x = trace.compose(
+                lambda b, v, p=part: add_slices(b, 0, v, view=p.view, shape=bases[p.at]), (x,)
+            )
         out[part.at] = trace.apply(add, (out[part.at], x)) if part.at in out else x
     return [out[k] for k in range(len(bases))]
 
 
 def _read(b: GraphBuilder, x: Operand, view: View, base: tuple[int, ...]) -> Operand:
     """The view of the last axes of `x`, those of the base."""
-    front = x.shape[:len(x.shape) - len(base)]
+    front = x.shape[: len(x.shape) - len(base)]
     if not front:
         return as_view(b, x, *view.steps)
     g = view.geometry(base)
     if g is None:
         raise UnsupportedError(
             "the Jacobian by an argument that shares memory in this order is not supported",
-            loc=source.here(), remedy="Pass a copy of it.")
-    stride = dense_strides(x.shape)[:len(front)]
+            loc=source.here(),
+            remedy="Pass a copy of it.",
+        )
+    stride = dense_strides(x.shape)[: len(front)]
     return as_view(b, x, Strided((*front, *g.size), (*stride, *g.stride), g.offset))  # type: ignore[arg-type]
 
 

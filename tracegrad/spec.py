@@ -81,6 +81,8 @@ class spec:
         shape: Sequence[Any] = self.shape
         if self.dtype.kind == "f":
             value = rng.uniform(0.5, 1.5, shape)
+        elif self.dtype.kind == "c":
+            value = rng.uniform(0.5, 1.5, shape) + 1j * rng.uniform(0.5, 1.5, shape)
         elif self.dtype.kind == "b":
             value = rng.integers(0, 2, shape)
         else:

@@ -20,13 +20,14 @@ from tracegrad.options import Options
 from tracegrad.pipeline import Lowering
 from tracegrad.runtime.artifact import Accept, Returns
 from tracegrad.schedule.plan import Slot
-from tracegrad.trace.array import Array
 from tracegrad.trace.alias_pattern import Group, find_groups
+from tracegrad.trace.array import Array
 from tracegrad.trace.enter import Input, OutLeaf, Traced, trace_call
 from tracegrad.trace.modes import is_tracking
 from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature, Kind, restore
 from tracegrad.trace.tensor import Tensor
+from tracegrad.trace.tracer import Tracer
 
 _RETURNS = {Kind.ARRAY: Returns.ARRAY, Kind.SCALAR: Returns.SCALAR, Kind.WEAK: Returns.FLOAT}
 _PARTS, _COMPLEX = View((AsReal(),)), View((AsComplex(),))
@@ -54,7 +55,7 @@ class Specialisation:
             if leaves is None or not self._written:
                 break
             # What is written shows only in a trace, and so do captured arrays.
-            arrays = [*leaves, *self.traced.outside.fetch(leaves)]
+            arrays = [*map(_memory, leaves), *self.traced.outside.fetch(leaves)]
             groups = self._pattern(arrays)
             if groups == shared.groups:
                 break
@@ -220,14 +221,14 @@ class Specialisation:
         """The result for these leaves; NotImplemented when a guard, or the memory that they
         share, asks for a new trace."""
         captured = self.traced.outside.enter(leaves)
-        if captured is None or (self._written and self._pattern([*leaves, *captured])
-                                != self.traced.groups):
+        if captured is None or (self._written and self._pattern(
+                [*map(_memory, leaves), *captured]) != self.traced.groups):
             return NotImplemented
         return self.run(leaves, captured)
 
     def run(self, leaves: Sequence[Any], captured: Sequence[np.ndarray]) -> Any:
         """The result for these leaves and captured arrays."""
-        given = [*leaves, *captured]
+        given = [*map(_memory, leaves), *captured]
         arrays = [self._input(s, given) for s in self.traced.inputs]
         if self._has_complex:
             arrays = [_view(_PARTS, np.asarray(x)) if v.dtype.is_complex else x
@@ -247,7 +248,7 @@ class Specialisation:
 
         def found(o: OutLeaf) -> Any:
             if o.same is not None and o.index in self.aliases:
-                return self._input(o.same, given)
+                return self._input(o.same, [*leaves, *captured])
             return values[o.index] if o.index is not None else o.value
 
         for p in self.traced.prints:
@@ -282,6 +283,11 @@ class Specialisation:
             if o.readonly and (o.index in self.aliases or o.index in self.shared):
                 values[o.index].flags.writeable = False
         return values
+
+
+def _memory(x: Any) -> Any:
+    """The array that a tensor at the prompt holds; other leaves as they are."""
+    return x.concrete if isinstance(x, Tracer) else x
 
 
 def _view(view: View, array: np.ndarray) -> np.ndarray:

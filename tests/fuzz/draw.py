@@ -68,8 +68,10 @@ class Draw:
     def shape(self, rank: int | None = None) -> tuple[int, ...]:
         """Small; now and then an axis of size 0 or 1."""
         rank = self.pick((0, 1, 1, 1, 2, 2, 2, 3)) if rank is None else rank
-        return tuple(self.pick((0, 1, 2, 2, 3, 3, 3, 4, 4)) if self.chance(0.25) else
-                     self.between(2, 4) for _ in range(rank))
+        return tuple(
+            self.pick((0, 1, 2, 2, 3, 3, 3, 4, 4)) if self.chance(0.25) else self.between(2, 4)
+            for _ in range(rank)
+        )
 
     def slice(self, n: int) -> str:
         """A slice of an axis of size `n`; out-of-range ends are clipped as Python does."""
@@ -83,7 +85,7 @@ class Draw:
     def basic(self, shape: Sequence[int], ints: float = 0.25, more: bool = True) -> str:
         """A basic index of slices, ints, ``...`` and None."""
         items: list[str] = []
-        for n in shape[:self.between(1, len(shape))] if shape else ():
+        for n in shape[: self.between(1, len(shape))] if shape else ():
             if n and self.chance(ints):
                 items.append(str(self.between(-n, n - 1)))
             else:

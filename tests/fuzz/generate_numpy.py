@@ -10,12 +10,32 @@ from tests.fuzz.draw import Draw, Live, is_small
 from tests.fuzz.program import Arg, Program
 from tests.fuzz.python_forms import PythonForms
 
-_UNARY = ("np.sin({})", "np.cos({})", "np.tanh({})", "np.exp(-np.square({}))", "-{}",
-          "np.square({})", "np.arctan({})", "np.sqrt(1.0 + np.square({}))", "np.abs({})",
-          "np.reciprocal(2.0 + np.square({}))", "({}) ** 2", "np.log1p(np.square({}))")
-_BINARY = ("{} + {}", "{} - {}", "{} * {}", "{} * {}", "{} / (2.0 + np.square({}))",
-           "np.maximum({}, {})", "np.minimum({}, {})", "np.hypot({}, 1.0 + np.square({}))",
-           "np.where({0} > {1}, {0}, 0.5 * {1})", "np.arctan2({}, 2.0 + np.square({}))")
+_UNARY = (
+    "np.sin({})",
+    "np.cos({})",
+    "np.tanh({})",
+    "np.exp(-np.square({}))",
+    "-{}",
+    "np.square({})",
+    "np.arctan({})",
+    "np.sqrt(1.0 + np.square({}))",
+    "np.abs({})",
+    "np.reciprocal(2.0 + np.square({}))",
+    "({}) ** 2",
+    "np.log1p(np.square({}))",
+)
+_BINARY = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} * {}",
+    "{} / (2.0 + np.square({}))",
+    "np.maximum({}, {})",
+    "np.minimum({}, {})",
+    "np.hypot({}, 1.0 + np.square({}))",
+    "np.where({0} > {1}, {0}, 0.5 * {1})",
+    "np.arctan2({}, 2.0 + np.square({}))",
+)
 _AUG = ("+=", "+=", "*=", "-=", "=", "=")
 
 
@@ -47,8 +67,9 @@ class NumpyProgram(PythonForms):
     # -- what there is
 
     def arrays(self, rank: int = 0) -> list[str]:
-        return [k for k, v in self.live.names.items()
-                if isinstance(v, np.ndarray) and v.ndim >= rank]
+        return [
+            k for k, v in self.live.names.items() if isinstance(v, np.ndarray) and v.ndim >= rank
+        ]
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self.live.names[name].shape)
@@ -121,28 +142,61 @@ class NumpyProgram(PythonForms):
     # -- statements
 
     def statement(self) -> str:
-        return self.draw.weighted((
-            (5, self.view), (4, self.binding), (2, self.buffer), (7, self.write), (3, self.alias),
-            (3, self.shift), (2, self.element), (2, self.swap), (2, self.mask), (3, self.gather),
-            (3, self.loop), (1, self.out), (2, self.regroup), (1, self.joined), (1, self.product),
-            (2, self.rows), (1, self.unpacked), (2, self.helper), (2, self.container),
-            (2, self.pieces), (3, self.rearranged), (3, self.poured),
-        ))
+        return self.draw.weighted(
+            (
+                (5, self.view),
+                (4, self.binding),
+                (2, self.buffer),
+                (7, self.write),
+                (3, self.alias),
+                (3, self.shift),
+                (2, self.element),
+                (2, self.swap),
+                (2, self.mask),
+                (3, self.gather),
+                (3, self.loop),
+                (1, self.out),
+                (2, self.regroup),
+                (1, self.joined),
+                (1, self.product),
+                (2, self.rows),
+                (1, self.unpacked),
+                (2, self.helper),
+                (2, self.container),
+                (2, self.pieces),
+                (3, self.rearranged),
+                (3, self.poured),
+            )
+        )
 
     def view(self) -> str:
         d = self.draw
         name = self.array()
         shape = self.shape(name)
         rank = len(shape)
-        forms = [f"{name}.T", f"{name}[...]", f"{name}.reshape(-1)", f"{name}.ravel()",
-                 f"np.squeeze({name})", f"np.expand_dims({name}, {d.between(0, rank)})",
-                 f"np.transpose({name})", f"{name}[()]", f"{name}.copy()", f"{name}.flatten()",
-                 f"np.broadcast_to({name}, {(2, *shape)})", f"np.atleast_2d({name})"]
+        forms = [
+            f"{name}.T",
+            f"{name}[...]",
+            f"{name}.reshape(-1)",
+            f"{name}.ravel()",
+            f"np.squeeze({name})",
+            f"np.expand_dims({name}, {d.between(0, rank)})",
+            f"np.transpose({name})",
+            f"{name}[()]",
+            f"{name}.copy()",
+            f"{name}.flatten()",
+            f"np.broadcast_to({name}, {(2, *shape)})",
+            f"np.atleast_2d({name})",
+        ]
         if rank:
             forms += [f"np.flip({name}, {d.between(0, rank - 1)})", f"{name}[::-1]"]
         if rank >= 2:
-            forms += [f"{name}.swapaxes(0, {rank - 1})", f"np.moveaxis({name}, 0, -1)",
-                      f"{name}.T.reshape(-1)", f"{name}.diagonal()"]
+            forms += [
+                f"{name}.swapaxes(0, {rank - 1})",
+                f"np.moveaxis({name}, 0, -1)",
+                f"{name}.T.reshape(-1)",
+                f"{name}.diagonal()",
+            ]
         text = f"{name}[{d.basic(shape)}]" if rank and d.chance(0.6) else d.pick(forms)
         return f"{self.live.fresh()} = {text}"
 
@@ -162,10 +216,17 @@ class NumpyProgram(PythonForms):
         d = self.draw
         name = self.array()
         shape = self.shape(name) if d.chance(0.6) else d.shape()
-        text = d.of(f"np.zeros({shape})", f"np.ones({shape})", f"np.zeros_like({name})",
-                    f"np.full({shape}, 0.5)", f"np.zeros({shape}, order='F')",
-                    f"np.empty_like({name})", f"np.arange({d.between(0, 4)}) * 0.5",
-                    f"np.zeros({shape}, dtype=np.float32)", f"np.ones({shape}, dtype=int)")
+        text = d.of(
+            f"np.zeros({shape})",
+            f"np.ones({shape})",
+            f"np.zeros_like({name})",
+            f"np.full({shape}, 0.5)",
+            f"np.zeros({shape}, order='F')",
+            f"np.empty_like({name})",
+            f"np.arange({d.between(0, 4)}) * 0.5",
+            f"np.zeros({shape}, dtype=np.float32)",
+            f"np.ones({shape}, dtype=int)",
+        )
         variable = self.live.fresh("b")
         made = f"{variable} = {text}"
         return f"{made}; {variable}[...] = {d.number()}" if "empty" in text else made
@@ -195,9 +256,14 @@ class NumpyProgram(PythonForms):
         op = d.pick(_AUG)
         lead = "" if rank < 2 or d.chance(0.5) else ":, "
         right, left = f"{name}[{lead}1:]", f"{name}[{lead}:-1]"
-        forms = [f"{right} {op} {left}", f"{left} {op} {right}", f"{name}[:] {op} {name}[::-1]",
-                 f"{name}[::-1] {op} {name}", f"{right} {op} 0.5 * {left} + {right}",
-                 f"{name}[::2] {op} {name}[:-1:2]"]
+        forms = [
+            f"{right} {op} {left}",
+            f"{left} {op} {right}",
+            f"{name}[:] {op} {name}[::-1]",
+            f"{name}[::-1] {op} {name}",
+            f"{right} {op} 0.5 * {left} + {right}",
+            f"{name}[::2] {op} {name}[:-1:2]",
+        ]
         if rank == 2:
             forms += [f"{name}[...] {op} {name}.T", f"{name}.T[...] {op} {name}"]
         return d.pick(forms)
@@ -210,8 +276,13 @@ class NumpyProgram(PythonForms):
         d = self.draw
         name = self.target(1)
         kept, place = self.live.fresh("s"), f"{name}[{self.at(name)}]"
-        write = d.of(f"{place} = {d.number()}", f"{place} += {kept}", f"{name} *= 0.5",
-                     f"{kept} += 1.0", f"{kept} *= {place}")
+        write = d.of(
+            f"{place} = {d.number()}",
+            f"{place} += {kept}",
+            f"{name} *= 0.5",
+            f"{kept} += 1.0",
+            f"{kept} *= {place}",
+        )
         return f"{kept} = {place}\n{write}"
 
     def swap(self) -> str:
@@ -237,8 +308,10 @@ class NumpyProgram(PythonForms):
             mask = f"{d.pick(others)} > 0.1" if d.chance(0.4) else mask
             if d.chance(0.3):
                 bound = self.live.fresh("m")
-                return (f"{bound} = {mask}\n{name}[{bound}] = "
-                        f"{d.pick(others)}[{bound}] * {name}[{bound}]")
+                return (
+                    f"{bound} = {mask}\n{name}[{bound}] = "
+                    f"{d.pick(others)}[{bound}] * {name}[{bound}]"
+                )
         return f"{name}[{mask}] {d.pick(_AUG)} {d.number()}"
 
     def indices(self, n: int) -> str:
@@ -252,8 +325,11 @@ class NumpyProgram(PythonForms):
         shape = self.shape(name)
         index = self.indices(shape[0])
         if len(shape) >= 2 and d.chance(0.3):
-            index = d.of(f"{index}, {d.slice(shape[1])}", f":, {self.indices(shape[1])}",
-                         f"{index}, {d.between(0, shape[1] - 1)}")
+            index = d.of(
+                f"{index}, {d.slice(shape[1])}",
+                f":, {self.indices(shape[1])}",
+                f"{index}, {d.between(0, shape[1] - 1)}",
+            )
         place = f"{name}[{index}]"
         if d.chance(0.3):
             return f"{self.live.fresh()} = {place}"
@@ -267,12 +343,15 @@ class NumpyProgram(PythonForms):
         if d.chance(0.4):
             name = self.target(1)
             n = self.shape(name)[0]
-            step = d.of(f"{name}[i] = 0.5 * {name}[i - 1] + {name}[i]",
-                        f"{name}[i] += {name}[i - 1] * {d.number()}",
-                        f"{name}[{n - 1} - i] *= np.sin({name}[i])")
+            step = d.of(
+                f"{name}[i] = 0.5 * {name}[i - 1] + {name}[i]",
+                f"{name}[i] += {name}[i - 1] * {d.number()}",
+                f"{name}[{n - 1} - i] *= np.sin({name}[i])",
+            )
             return f"for i in range(1, {n}):\n    {step}"
-        body = [d.of(self.write, self.shift, self.alias, self.swap)()
-                for _ in range(d.between(1, 2))]
+        body = [
+            d.of(self.write, self.shift, self.alias, self.swap)() for _ in range(d.between(1, 2))
+        ]
         lines = [line for text in body for line in text.split("\n")]
         return "\n".join([f"for _ in range({d.between(0, 3)}):", *(f"    {x}" for x in lines)])
 
@@ -287,14 +366,21 @@ class NumpyProgram(PythonForms):
     def joined(self) -> str:
         d = self.draw
         a, b = self.array(), self.array()
-        of = d.of("np.concatenate(({}, {}))", "np.stack(({}, {}))", "np.stack(({}, {}), axis=-1)",
-                  "np.concatenate(({}, {}), axis=-1)", "np.outer({}, {})", "np.where({} > 0, {}, 0)")
+        of = d.of(
+            "np.concatenate(({}, {}))",
+            "np.stack(({}, {}))",
+            "np.stack(({}, {}), axis=-1)",
+            "np.concatenate(({}, {}), axis=-1)",
+            "np.outer({}, {})",
+            "np.where({} > 0, {}, 0)",
+        )
         return f"{self.live.fresh()} = {of.format(a, b)}"
 
     def product(self) -> str:
         a, b = self.array(1), self.array(1)
         return f"{self.live.fresh()} = {self.draw.of('{} @ {}', '{} @ {}.T', '{}.T @ {}')}".format(
-            a, b)
+            a, b
+        )
 
     # -- the whole
 
@@ -308,8 +394,9 @@ class NumpyProgram(PythonForms):
             self._replay()
             return False
         values = [v for v in self.live.names.values() if isinstance(v, (np.ndarray, np.generic))]
-        if all(is_small(v) and v.size <= 64 and v.ndim <= 4 and v.dtype.kind in "fiub"
-               for v in values):
+        if all(
+            is_small(v) and v.size <= 64 and v.ndim <= 4 and v.dtype.kind in "fiub" for v in values
+        ):
             self.statements.append(statement)
             return True
         self.live.names = held
@@ -340,16 +427,22 @@ class NumpyProgram(PythonForms):
         d = self.draw
         name = self.target()
         n = len(self.shape(name))
-        return d.of(f"{name}[{', '.join(['9'] * max(n, 1))}] = 0.0", f"e = np.sum({name}, axis=7)",
-                    f"{name} += np.ones((5, 7))", f"e = {name}.reshape(7, 11)",
-                    f"np.broadcast_to({name}, {(2, *self.shape(name))})[0] = 1.0",
-                    f"e = np.concatenate(({name}, np.ones((2, 5, 1, 1, 1))))",
-                    f"e = {name} @ np.ones((9, 2))", f"{name}[..., ...] = 0.0")
+        return d.of(
+            f"{name}[{', '.join(['9'] * max(n, 1))}] = 0.0",
+            f"e = np.sum({name}, axis=7)",
+            f"{name} += np.ones((5, 7))",
+            f"e = {name}.reshape(7, 11)",
+            f"np.broadcast_to({name}, {(2, *self.shape(name))})[0] = 1.0",
+            f"e = np.concatenate(({name}, np.ones((2, 5, 1, 1, 1))))",
+            f"e = {name} @ np.ones((9, 2))",
+            f"{name}[..., ...] = 0.0",
+        )
 
     def _results(self) -> tuple[str, ...]:
         d = self.draw
-        names: list[Any] = [k for k, v in self.live.names.items()
-                            if isinstance(v, (np.ndarray, np.generic))]
+        names: list[Any] = [
+            k for k, v in self.live.names.items() if isinstance(v, (np.ndarray, np.generic))
+        ]
         chosen = [k for k in names if d.chance(0.6)] or names[-1:]
         return tuple(chosen)
 

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from tests.fuzz.draw import Draw, Live, is_small
 from tests.fuzz.judge_torch import saved_copies
 from tests.fuzz.program import Arg, Program
 
-_UNARY = ("{}.sin()", "{}.cos()", "{}.tanh()", "{}.square()", "-{}", "{}.sigmoid()",
-          "({} * {}).exp().reciprocal()", "{}.abs()", "{}.clone()", "({} * 0.5)")
-_BINARY = ("({} + {})", "({} - {})", "({} * {})", "({} / (2.0 + {}.square()))",
-           "{}.maximum({})", "({} * {}.sin())")
+_UNARY = (
+    "{}.sin()",
+    "{}.cos()",
+    "{}.tanh()",
+    "{}.square()",
+    "-{}",
+    "{}.sigmoid()",
+    "({} * {}).exp().reciprocal()",
+    "{}.abs()",
+    "{}.clone()",
+    "({} * 0.5)",
+)
+_BINARY = (
+    "({} + {})",
+    "({} - {})",
+    "({} * {})",
+    "({} / (2.0 + {}.square()))",
+    "{}.maximum({})",
+    "({} * {}.sin())",
+)
 _INPLACE = ("{}.mul_({})", "{}.add_({})", "{}.sub_({})", "{}.copy_({})", "{}.mul_({})")
-_ALONE = ("{}.sin_()", "{}.tanh_()", "{}.zero_()", "{}.fill_(0.5)", "{}.sigmoid_()", "{}.neg_()",
-          "{}.square_()", "{}.clamp_(min=-0.5)", "{}.masked_fill_({} > 0.1, 0.3)", "{}.mul_({})",
-          "{}.cos_()", "{}.exp_().mul_(0.2)", "{}.add_({})")
+_ALONE = (
+    "{}.sin_()",
+    "{}.tanh_()",
+    "{}.zero_()",
+    "{}.fill_(0.5)",
+    "{}.sigmoid_()",
+    "{}.neg_()",
+    "{}.square_()",
+    "{}.clamp_(min=-0.5)",
+    "{}.masked_fill_({} > 0.1, 0.3)",
+    "{}.mul_({})",
+    "{}.cos_()",
+    "{}.exp_().mul_(0.2)",
+    "{}.add_({})",
+)
 
 
 class TorchProgram:
@@ -23,8 +53,9 @@ class TorchProgram:
 
     def __init__(self, seed: int) -> None:
         d = self.draw = Draw(seed)
-        self.args = tuple(Arg("xyz"[k], d.shape(), seed=d.between(0, 99))
-                          for k in range(d.between(1, 3)))
+        self.args = tuple(
+            Arg("xyz"[k], d.shape(), seed=d.between(0, 99)) for k in range(d.between(1, 3))
+        )
         self.statements: list[tuple[str, str]] = []
         self.live = Live({})
         self._start()
@@ -36,8 +67,9 @@ class TorchProgram:
     # -- what there is
 
     def tensors(self, rank: int = 0) -> list[str]:
-        return [k for k, v in self.live.names.items()
-                if isinstance(v, torch.Tensor) and v.ndim >= rank]
+        return [
+            k for k, v in self.live.names.items() if isinstance(v, torch.Tensor) and v.ndim >= rank
+        ]
 
     def tensor(self, rank: int = 0) -> str:
         names = self.tensors(rank)
@@ -51,8 +83,10 @@ class TorchProgram:
         for _ in range(20):
             text = self.draw.basic(shape)
             if ":-1" not in text.replace(":-1,", "") or text.count(":") < 2:
-                if not any(part.count(":") == 2 and part.strip().rsplit(":", 1)[1].startswith("-")
-                           for part in text.split(",")):
+                if not any(
+                    part.count(":") == 2 and part.strip().rsplit(":", 1)[1].startswith("-")
+                    for part in text.split(",")
+                ):
                     return text
         return "..."
 
@@ -97,34 +131,66 @@ class TorchProgram:
     # -- statements, each with the form in which operands are copied
 
     def statement(self) -> tuple[str, str]:
-        found = self.draw.weighted((
-            (6, self.view), (2, self.piece), (3, self.binding), (1, self.buffer),
-            (6, self.inplace), (5, self.assign), (2, self.shift), (3, self.without_grad),
-            (2, self.detached), (2, self.loop), (1, self.joined), (1, self.rows),
-        ))
+        found = self.draw.weighted(
+            (
+                (6, self.view),
+                (2, self.piece),
+                (3, self.binding),
+                (1, self.buffer),
+                (6, self.inplace),
+                (5, self.assign),
+                (2, self.shift),
+                (3, self.without_grad),
+                (2, self.detached),
+                (2, self.loop),
+                (1, self.joined),
+                (1, self.rows),
+            )
+        )
         return found if isinstance(found, tuple) else (found, found)
 
     def view_of(self, name: str) -> str:
         d = self.draw
         t = self.live.names[name]
         shape, rank = self.shape(name), t.ndim
-        forms = [f"{name}.reshape(-1)", f"{name}.flatten()", f"{name}.squeeze()",
-                 f"{name}.unsqueeze({d.between(0, rank)})", f"{name}.expand({(2, *shape)})",
-                 f"{name}.clone()", f"{name}.contiguous()", f"{name}.view({tuple(shape)})",
-                 f"{name}[...]", f"{name}.view(-1)", f"{name}.ravel()"]
+        forms = [
+            f"{name}.reshape(-1)",
+            f"{name}.flatten()",
+            f"{name}.squeeze()",
+            f"{name}.unsqueeze({d.between(0, rank)})",
+            f"{name}.expand({(2, *shape)})",
+            f"{name}.clone()",
+            f"{name}.contiguous()",
+            f"{name}.view({tuple(shape)})",
+            f"{name}[...]",
+            f"{name}.view(-1)",
+            f"{name}.ravel()",
+        ]
         if rank:
             n, axis = shape[0], d.between(0, rank - 1)
-            forms += [f"{name}.narrow(0, {n // 2}, {n - n // 2})", f"{name}.transpose(0, -1)",
-                      f"{name}.unfold({axis}, 2, 1)", f"{name}.unfold({axis}, 1, 2)",
-                      f"{name}.tensor_split(2)[{d.between(0, 1)}]", f"{name}.movedim(0, -1)"]
+            forms += [
+                f"{name}.narrow(0, {n // 2}, {n - n // 2})",
+                f"{name}.transpose(0, -1)",
+                f"{name}.unfold({axis}, 2, 1)",
+                f"{name}.unfold({axis}, 1, 2)",
+                f"{name}.tensor_split(2)[{d.between(0, 1)}]",
+                f"{name}.movedim(0, -1)",
+            ]
             if n:
                 forms.append(f"{name}.select(0, {d.between(0, n - 1)})")
         if rank == 2:
-            forms += [f"{name}.t()", f"{name}.diagonal()", f"{name}.permute(1, 0)",
-                      f"{name}.view({shape[1]}, {shape[0]})"]
+            forms += [
+                f"{name}.t()",
+                f"{name}.diagonal()",
+                f"{name}.permute(1, 0)",
+                f"{name}.view({shape[1]}, {shape[0]})",
+            ]
         if rank and not t._is_view() and t.is_contiguous() and t.numel() >= 4:
-            forms += [f"{name}.as_strided((2, 2), (1, 2))", f"{name}.as_strided((2,), (1,), 1)",
-                      f"{name}.as_strided((2, 2), (1, 1), 1)"]
+            forms += [
+                f"{name}.as_strided((2, 2), (1, 2))",
+                f"{name}.as_strided((2,), (1,), 1)",
+                f"{name}.as_strided((2, 2), (1, 1), 1)",
+            ]
         return f"{name}[{self.index(shape)}]" if rank and d.chance(0.45) else d.pick(forms)
 
     def view(self) -> str:
@@ -134,8 +200,13 @@ class TorchProgram:
         """One of several outputs."""
         d = self.draw
         name = self.tensor(1)
-        form = d.of("{}.split(2)[{}]", "{}.chunk(2)[{}]", "{}.unbind()[{}]", "{}.unbind(-1)[{}]",
-                    "{}.split(1, -1)[{}]")
+        form = d.of(
+            "{}.split(2)[{}]",
+            "{}.chunk(2)[{}]",
+            "{}.unbind()[{}]",
+            "{}.unbind(-1)[{}]",
+            "{}.split(1, -1)[{}]",
+        )
         return f"{self.live.fresh()} = {form.format(name, d.of(0, 0, 1))}"
 
     def binding(self) -> str:
@@ -183,13 +254,16 @@ class TorchProgram:
         name = self.tensor(1)
         t = self.live.fresh("t")
         head = f"{t} = {name}[0]\n"
-        return (f"{head}{name}[0] = {name}[-1]\n{name}[-1] = {t}",
-                f"{head}{name}[0] = {name}[-1].clone()\n{name}[-1] = {t}.clone()")
+        return (
+            f"{head}{name}[0] = {name}[-1]\n{name}[-1] = {t}",
+            f"{head}{name}[0] = {name}[-1].clone()\n{name}[-1] = {t}.clone()",
+        )
 
     def without_grad(self) -> tuple[str, str]:
         made = self.draw.of(self.view, self.inplace, self.assign, self.binding, self.piece)()
         text, copied = made if isinstance(made, tuple) else (made, made)
-        return f"with tg.no_grad():\n    {text}", f"with tg.no_grad():\n    {copied}"
+        mode = self.draw.of("no_grad", "no_grad", "no_grad", "inference_mode", "enable_grad")
+        return f"with tg.{mode}():\n    {text}", f"with tg.{mode}():\n    {copied}"
 
     def detached(self) -> str:
         d = self.draw
@@ -219,13 +293,18 @@ class TorchProgram:
             self.live.run(pair[1])
         except Exception as e:
             self._replay()
-            if "view" in str(e) and "inplace" in str(e) and self.draw.chance(0.4):
+            if re.search("view.*inplace|[Ii]nference", str(e), re.S) and self.draw.chance(0.4):
                 self.statements.append(pair)
                 return False
             return True
         values = [v for v in self.live.names.values() if isinstance(v, torch.Tensor)]
-        if all(v.numel() <= 64 and v.ndim <= 4 and v.dtype == torch.float64
-               and is_small(v.detach().numpy()) for v in values):
+        if all(
+            v.numel() <= 64
+            and v.ndim <= 4
+            and v.dtype == torch.float64
+            and is_small(v.detach().numpy())
+            for v in values
+        ):
             self.statements.append(pair)
         else:
             self._replay()

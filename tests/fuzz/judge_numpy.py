@@ -39,8 +39,14 @@ class Outcome:
             self.error = e
 
 
-def check(text: str, *args: Arg, backend: str = "numpy", laws: bool = True,
-          gradients: bool = True, second: bool = False) -> Outcome:
+def check(
+    text: str,
+    *args: Arg,
+    backend: str = "numpy",
+    laws: bool = True,
+    gradients: bool = True,
+    second: bool = False,
+) -> Outcome:
     """Run the function in `text` every way; Disagreement when two of them differ.
 
     `second`: differentiate the gradient too.
@@ -75,9 +81,12 @@ def check_sharing(got: Outcome, want: Outcome) -> None:
     for k, (g, w) in enumerate(zip(got.results, want.results, strict=True)):
         for n, (a, b) in enumerate(zip(got.args, want.args, strict=True)):
             if np.shares_memory(g, a) != np.shares_memory(w, b) or (w is b) != (g is a):
-                raise Disagreement("sharing", f"result {k} and argument {n}: in NumPy "
-                                   f"{np.shares_memory(w, b)} ({w is b}), not "
-                                   f"{np.shares_memory(g, a)} ({g is a})")
+                raise Disagreement(
+                    "sharing",
+                    f"result {k} and argument {n}: in NumPy "
+                    f"{np.shares_memory(w, b)} ({w is b}), not "
+                    f"{np.shares_memory(g, a)} ({g is a})",
+                )
 
 
 def agree_on_error(got: Outcome, want: Outcome, before: Sequence[np.ndarray]) -> bool:
@@ -107,9 +116,11 @@ def agree_on_error(got: Outcome, want: Outcome, before: Sequence[np.ndarray]) ->
 # ---------------------------------------------------------------------------------- gradients
 
 
-def objective(f: Callable[..., Any], wrap: Callable[[Any], Any] = lambda x: x
-              ) -> Callable[..., Any]:
+def objective(
+    f: Callable[..., Any], wrap: Callable[[Any], Any] = lambda x: x
+) -> Callable[..., Any]:
     """The sum of all float results of `f`, each element with a weight of its own."""
+
     def value(*args: Any) -> Any:
         total: Any = 0.0
         for k, x in enumerate(f(*args)):
@@ -142,8 +153,12 @@ def check_gradients(text: str, args: Sequence[Arg], backend: str, laws: bool) ->
     except TracegradError as e:
         raise Disagreement("gradient refused", f"[{e.kind}] {e}") from e
     single = any(a.dtype == "float32" for a in args) or "float32" in text
-    same("value beside the gradient", np.float64(total), np.float64(found),
-         rtol=1e-4 if single else 1e-9)
+    same(
+        "value beside the gradient",
+        np.float64(total),
+        np.float64(found),
+        rtol=1e-4 if single else 1e-9,
+    )
     for k, g in zip(wrt, grads, strict=True):
         if g.shape != args[k].shape or g.dtype != args[k].dtype:
             raise Disagreement(f"gradient of {args[k].name}", f"{g.dtype}{list(g.shape)}")
@@ -153,8 +168,13 @@ def check_gradients(text: str, args: Sequence[Arg], backend: str, laws: bool) ->
         _check_directions(f, args, wrt, grads, laws and backend == "numpy")
 
 
-def _check_directions(f: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...],
-                      grads: Sequence[np.ndarray], forward: bool) -> None:
+def _check_directions(
+    f: Callable[..., Any],
+    args: Sequence[Arg],
+    wrt: tuple[int, ...],
+    grads: Sequence[np.ndarray],
+    forward: bool,
+) -> None:
     value = objective(f)
     rng = np.random.default_rng(7)
     for attempt in range(2):
@@ -167,9 +187,15 @@ def _check_directions(f: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int
             _check_forward(value, args, wrt, ways, slope)
 
 
-def _along(value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...],
-           ways: Sequence[np.ndarray], h: float = 1e-5) -> float | None:
+def _along(
+    value: Callable[..., Any],
+    args: Sequence[Arg],
+    wrt: tuple[int, ...],
+    ways: Sequence[np.ndarray],
+    h: float = 1e-5,
+) -> float | None:
     """The slope of `value` along `ways`; None at a kink or a jump."""
+
     def moved(t: float) -> float:
         given = [a.make() for a in args]
         for k, d in zip(wrt, ways, strict=True):
@@ -186,8 +212,13 @@ def _along(value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...],
     return slope
 
 
-def _check_forward(value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...],
-                   ways: Sequence[np.ndarray], slope: float) -> None:
+def _check_forward(
+    value: Callable[..., Any],
+    args: Sequence[Arg],
+    wrt: tuple[int, ...],
+    ways: Sequence[np.ndarray],
+    slope: float,
+) -> None:
     given = [a.make() for a in args]
     fixed = [k for k in range(len(args)) if k not in wrt]
 
@@ -203,8 +234,9 @@ def _check_forward(value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[in
     same("jvp against vjp", np.float64(dot), np.float64(slope), rtol=1e-8)
 
 
-def weighted_gradient(value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...],
-                      options: Options) -> Callable[..., Any]:
+def weighted_gradient(
+    value: Callable[..., Any], args: Sequence[Arg], wrt: tuple[int, ...], options: Options
+) -> Callable[..., Any]:
     """A scalar function of the arguments: the gradient of `value` summed with fixed weights."""
     rng = np.random.default_rng(3)
     weights = [np.asarray(rng.uniform(-1, 1, args[k].shape)) for k in wrt]

@@ -26,6 +26,9 @@ KINDS = (
     (r"a leaf Variable that requires grad", "leaf_inplace"),
     (r"output of a function that returns multiple views", "multi_output_view_inplace"),
     (r"no_grad mode and .* modified inplace", "no_grad_view_inplace"),
+    (r"inference mode and .* modified inplace", "inference_view_inplace"),
+    (r"Inplace update to inference tensor", "inference_tensor_inplace"),
+    (r"Inference tensors cannot be saved", "inference_tensor_saved"),
     (r"refers? to a single memory location", "overlap"),
     (r"has been modified by an inplace operation", "saved_modified"),
     (r"doesn't match the broadcast shape", "broadcast_self"),
@@ -75,8 +78,9 @@ class Answer:
         try:
             with saved_copies():
                 if isinstance(total, torch.Tensor) and total.requires_grad:
-                    found = torch.autograd.grad(total, leaves, allow_unused=True,
-                                                create_graph=second)
+                    found = torch.autograd.grad(
+                        total, leaves, allow_unused=True, create_graph=second
+                    )
                 if second:
                     self.second = _filled(args, _twice(args, leaves, found))
         except RuntimeError:
@@ -85,8 +89,7 @@ class Answer:
 
 
 def _filled(args: Sequence[Arg], found: Sequence[Any]) -> list[np.ndarray]:
-    return [np.zeros(a.shape) if g is None else g.numpy()
-            for a, g in zip(args, found, strict=True)]
+    return [np.zeros(a.shape) if g is None else g.numpy() for a, g in zip(args, found, strict=True)]
 
 
 def _twice(args: Sequence[Arg], leaves: Sequence[Any], found: Sequence[Any]) -> Sequence[Any]:
@@ -100,8 +103,14 @@ def _twice(args: Sequence[Arg], leaves: Sequence[Any], found: Sequence[Any]) -> 
     return torch.autograd.grad(slope, leaves, allow_unused=True)
 
 
-def check(text: str, *args: Arg, copied: str = "", backend: str = "numpy", laws: bool = True,
-          second: bool = False) -> None:
+def check(
+    text: str,
+    *args: Arg,
+    copied: str = "",
+    backend: str = "numpy",
+    laws: bool = True,
+    second: bool = False,
+) -> None:
     """Run the function in `text` both ways; `copied` is it with operands copied, for PyTorch.
 
     Raises Disagreement, and Refused where there is nothing to compare with.
@@ -114,16 +123,22 @@ def check(text: str, *args: Arg, copied: str = "", backend: str = "numpy", laws:
         found = f(*xs)
         return objective(lambda *_: found)(), found
 
-    run = tg.value_and_grad(with_results, argnums=tuple(range(len(args))), has_aux=True,
-                            arrays="torch", backend=backend)
+    run = tg.value_and_grad(
+        with_results, argnums=tuple(range(len(args))), has_aux=True, arrays="torch", backend=backend
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         got = Outcome(run, [a.make() for a in args])
     if got.error is not None and not isinstance(got.error, TracegradError):
         raise Disagreement("crash", f"{type(got.error).__name__}: {got.error}") from got.error
+    if getattr(got.error, "kind", "") == "inference_tensor_saved":
+        want = Answer(text, args)  # a copy of an inference tensor is none
     # PyTorch writes overlapping elements one after the other; ours refuses all such writes.
-    if getattr(got.error, "kind", "") == "overlap" and want.kind != "overlap" and re.search(
-            r"as_strided|unfold|expand", text):
+    if (
+        getattr(got.error, "kind", "") == "overlap"
+        and want.kind != "overlap"
+        and re.search(r"as_strided|unfold|expand", text)
+    ):
         raise Refused("write to overlapping elements")
     if want.kind is not None:
         _compare_errors(got, want)

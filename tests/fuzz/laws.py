@@ -76,9 +76,12 @@ def check_stages(lowering: Lowering, inputs: Sequence[np.ndarray]) -> None:
         held = [np.array(x) for x in inputs]
         results = evaluate_traced(lowering.traced, held)
         values = evaluate(lowering.functional, inputs)
-        same_all("functional against traced", values[:report.results], results)
+        same_all("functional against traced", values[: report.results], results)
         for w in report.write_backs:
             same("write-back of functional against traced", values[w.output], held[w.input])
         same_all("joint against functional", evaluate(lowering.joint, inputs), values)
-    same_all("optimized against joint", evaluate(lowering.optimized, inputs),
-             evaluate(lowering.returned, inputs))
+    same_all(
+        "optimized against joint",
+        evaluate(lowering.optimized, inputs),
+        evaluate(lowering.returned, inputs),
+    )

@@ -119,14 +119,14 @@ def smaller(p: Program) -> Iterator[Program]:
             yield _with(p, k, block)
     if len(p.results) > 1:
         for k in range(len(p.results)):
-            yield replace(p, results=p.results[:k] + p.results[k + 1:])
+            yield replace(p, results=p.results[:k] + p.results[k + 1 :])
     for k, arg in enumerate(p.args):
         if not any(arg.name in s for s in (*p.statements, *p.results)) and len(p.args) > 1:
-            yield replace(p, args=p.args[:k] + p.args[k + 1:])
+            yield replace(p, args=p.args[:k] + p.args[k + 1 :])
         if arg.order != "C":
-            yield replace(p, args=(*p.args[:k], replace(arg, order="C"), *p.args[k + 1:]))
+            yield replace(p, args=(*p.args[:k], replace(arg, order="C"), *p.args[k + 1 :]))
         if arg.dtype == "float32":
-            yield replace(p, args=(*p.args[:k], replace(arg, dtype="float64"), *p.args[k + 1:]))
+            yield replace(p, args=(*p.args[:k], replace(arg, dtype="float64"), *p.args[k + 1 :]))
 
 
 def _without(p: Program, start: int, end: int) -> Program:
@@ -135,8 +135,8 @@ def _without(p: Program, start: int, end: int) -> Program:
 
 
 def _with(p: Program, k: int, block: str) -> Program:
-    copied = (*p.copied[:k], block, *p.copied[k + 1:]) if p.copied else ()
-    return replace(p, statements=(*p.statements[:k], block, *p.statements[k + 1:]), copied=copied)
+    copied = (*p.copied[:k], block, *p.copied[k + 1 :]) if p.copied else ()
+    return replace(p, statements=(*p.statements[:k], block, *p.statements[k + 1 :]), copied=copied)
 
 
 def _smaller_block(statement: str) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _smaller_block(statement: str) -> Iterator[str]:
     yield textwrap.dedent("\n".join(body))
     if len(body) > 1:
         for k in range(len(body)):
-            yield "\n".join([head, *body[:k], *body[k + 1:]])
+            yield "\n".join([head, *body[:k], *body[k + 1 :]])
 
 
 def shrink(p: Program, fails: Callable[[Program], bool], tries: int = 300) -> Program:

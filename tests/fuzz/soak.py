@@ -42,8 +42,7 @@ def signature(e: BaseException) -> str:
     return f"{type(e).__name__} at {frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
 
 
-def reduced(p: Program, judge: ModuleType, backend: str, second: bool,
-            e: BaseException) -> Program:
+def reduced(p: Program, judge: ModuleType, backend: str, second: bool, e: BaseException) -> Program:
     """A smaller program with a failure of the same signature."""
     wanted = signature(e)
 
@@ -57,8 +56,14 @@ def reduced(p: Program, judge: ModuleType, backend: str, second: bool,
     return shrink(p, fails)
 
 
-def soak(face: str, programs: int, seed: int, every_c: int, limit: float,
-         say: Callable[[str], None] = print) -> Counter[str]:
+def soak(
+    face: str,
+    programs: int,
+    seed: int,
+    every_c: int,
+    limit: float,
+    say: Callable[[str], None] = print,
+) -> Counter[str]:
     """Run programs `seed`, `seed` + 1, ...; every `every_c`-th through compiled C, and every
     fifth differentiated twice."""
     generator = importlib.import_module(f"tests.fuzz.generate_{face}")

@@ -73,9 +73,16 @@ def test_a_wrong_gradient_is_found(monkeypatch):
         judge_numpy.check("def f(x):\n    return x * x,\n", Arg("x", (3,)), laws=False)
 
 
-@pytest.mark.parametrize("got, want", [
-    (np.ones(2), np.ones(3)), (np.ones(2), np.ones(2, np.float32)), (np.ones(2), np.zeros(2)),
-    (np.array([np.nan]), np.array([1.0])), (np.array([1]), np.array([2]))])
+@pytest.mark.parametrize(
+    "got, want",
+    [
+        (np.ones(2), np.ones(3)),
+        (np.ones(2), np.ones(2, np.float32)),
+        (np.ones(2), np.zeros(2)),
+        (np.array([np.nan]), np.array([1.0])),
+        (np.array([1]), np.array([2])),
+    ],
+)
 def test_values_that_differ_are_told_apart(got, want):
     same("here", want, want)
     with pytest.raises(Disagreement, match="here"):
@@ -83,9 +90,16 @@ def test_values_that_differ_are_told_apart(got, want):
 
 
 def test_a_program_shrinks_to_what_matters():
-    p = Program((Arg("x", (3,), order="F"), Arg("y", (2,))), (
-        "a = x * 2.0", "for _ in range(3):\n    a += 1.0\n    x[0] = np.sin(x[1])", "b = a + y[0]",
-        "x *= 0.5"), ("a", "b"))
+    p = Program(
+        (Arg("x", (3,), order="F"), Arg("y", (2,))),
+        (
+            "a = x * 2.0",
+            "for _ in range(3):\n    a += 1.0\n    x[0] = np.sin(x[1])",
+            "b = a + y[0]",
+            "x *= 0.5",
+        ),
+        ("a", "b"),
+    )
     small = shrink(p, lambda q: "np.sin" in q.text)
     assert small.statements == ("x[0] = np.sin(x[1])",)
     assert small.args == (Arg("x", (3,)),) and len(small.results) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.refusals.case import dtype, index, refused, result_cast, shape
+from tests.refusals.case import dtype, index, refused, result_cast, shape, unsupported
 from tracegrad import errors
 
 # ------------------------------------------------------------------------- shapes, dtypes, indices
@@ -161,3 +161,94 @@ def half_precision(x):
 )
 def negative_power(x):
     return x * np.arange(3) ** -1
+
+
+@refused(
+    errors.ValueArgumentError,
+    ValueError,
+    "argument_value",
+    says="slice step cannot be zero",
+    under="x[::0]",
+)
+def step_of_zero(x):
+    return x[::0]
+
+
+@refused(
+    errors.ArgumentError,
+    TypeError,
+    "argument",
+    says="slice indices must be integers or None or have an __index__ method",
+    under="x[1.5:]",
+)
+def slice_from_a_float(x):
+    return x[1.5:]
+
+
+@refused(
+    errors.ArgumentError,
+    TypeError,
+    "scalar_inplace",
+    says="'numpy.float64' object does not support item assignment",
+    under="s[0]",
+    remedy="write into the array that it came from",
+)
+def item_of_a_scalar(x):
+    s = x[1]
+    s[0] = 2.0
+    return s
+
+
+@refused(
+    errors.ValueArgumentError,
+    ValueError,
+    "argument_value",
+    says="cannot convert float NaN to integer",
+    under="n[0]",
+)
+def nan_into_integers(x):
+    n = x.astype(np.int64)
+    n[0] = np.nan
+    return n
+
+
+@refused(
+    errors.OutOfRangeError,
+    OverflowError,
+    "integer_range",
+    says="cannot convert float infinity to integer",
+    under="n.fill(np.inf)",
+)
+def infinity_into_integers(x):
+    n = x.astype(np.int64)
+    n.fill(np.inf)
+    return n
+
+
+@result_cast(
+    says="Cannot cast array data from dtype('float64') to dtype('int64') according to the rule "
+    "'same_kind'",
+    under="np.copyto(n, x)",
+)
+def copied_into_integers(x):
+    n = np.zeros(3, np.int64)
+    np.copyto(n, x)
+    return n
+
+
+@refused(
+    errors.ValueArgumentError,
+    ValueError,
+    "argument_value",
+    says="cannot delete array elements",
+    under="x[0]",
+)
+def element_deleted(x):
+    del x[0]
+    return x
+
+
+@unsupported(says="the flag 'writeable' of a traced array cannot be set", under="x.flags.writeable")
+def flag_set(x):
+    x.flags.writeable = False
+    return x

@@ -107,11 +107,6 @@ def test_powers_that_numpy_singles_out():
     check(lambda x: (x**2, x**2.0, x**1), INT)
 
 
-def test_complex_numbers_are_refused_by_name():
-    with pytest.raises(errors.DTypeError, match="complex numbers are not supported"):
-        trace_only(lambda x: x + 1j, A)
-
-
 def test_unknown_operand_types_give_pythons_own_error():
     with pytest.raises(TypeError, match="unsupported operand"):
         trace_only(lambda x: x + object(), A)

@@ -12,10 +12,24 @@ from tracegrad.codegen.c import INDENT, CKernel, place, print_c_kernel
 from tracegrad.codegen.c_family import CExpressions, literal, pointer
 from tracegrad.codegen.c_library import with_dependencies
 from tracegrad.codegen.c_names import CNames
-from tracegrad.dims import format_dim
+from tracegrad.dims import Symbol, format_dim, symbols
+from tracegrad.dtypes import BOOL
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Kernel
-from tracegrad.loops.program import Buffer, HostLoop, Launch, Place, Program, Step, launches
+from tracegrad.loops.program import (
+    Branch,
+    Buffer,
+    HostLoop,
+    Launch,
+    Place,
+    Program,
+    Step,
+    WhileLoop,
+    all_steps,
+    blocks,
+    launches,
+    named,
+)
 from tracegrad.loops.transform import is_scalar
 
 if TYPE_CHECKING:
@@ -85,6 +99,7 @@ class _Unit:
         self.locals = CNames(self.globals.taken)
         for b in (*self.params, *program.at(Place.ARENA)):
             self.names[b.name] = self.locals.fresh(b.hint or b.name)
+        self.dtypes = {b.name: b.dtype for b in program.buffers}
         self.exprs = CExpressions(self.locals)
         self.last_place = ""
 
@@ -105,9 +120,10 @@ class _Unit:
             overlapping |= overlaps(launch, buffers)
         looped = {
             launch.kernel
-            for step in self.program.steps
-            if isinstance(step, HostLoop)
-            for launch in launches(step.body)
+            for step in all_steps(self.program.steps)
+            if isinstance(step, (HostLoop, WhileLoop))
+            for block in blocks(step)
+            for launch in launches(block)
         }
         printed = {}
         for kernel, overlapping in distinct.items():
@@ -195,7 +211,7 @@ class _Unit:
         return f"static const {b.dtype.c} {self.names[b.name]}[{len(values)}] = {{\n{rows}\n}};"
 
     def arena_pointers(self) -> Iterator[str]:
-        used = {a for launch in self.program.launches() for a in launch.args}
+        used = {a for step in all_steps(self.program.steps) for a in named(step)}
         for b in self.program.at(Place.ARENA):
             if b.name in used:
                 place_of = f"(void *)((char *)ws + {b.offset})" if b.offset else "ws"
@@ -211,6 +227,10 @@ class _Unit:
                 yield pad + self.loop_head(step)
                 yield from self.steps(step.body, pad + INDENT)
                 yield f"{pad}}}"
+            elif isinstance(step, WhileLoop):
+                yield from self.while_loop(step, pad)
+            elif isinstance(step, Branch):
+                yield from self.branch(step, pad)
             else:
                 yield from (pad + line for line in self.launch(step))
 
@@ -218,8 +238,47 @@ class _Unit:
         i = self.locals[loop.var.name]
         if loop.reverse:
             last = self.exprs.index(loop.trips - 1)
+            if loop.count is not None:
+                n = f"{self.argument(loop.count)}[0]"
+                last = f"{n} < {self.exprs.index(loop.trips)} ? (ptrdiff_t){n} - 1 : {last}"
             return f"for (ptrdiff_t {i} = {last}; {i} >= 0; --{i}) {{"
-        return f"for (ptrdiff_t {i} = 0; {i} < {self.exprs.index(loop.trips)}; ++{i}) {{"
+        head = f"for (ptrdiff_t {i} = 0; {i} < {self.exprs.index(loop.trips)}"
+        if loop.count is not None:
+            head += f" && {i} < {self.argument(loop.count)}[0]"
+        return f"{head}; ++{i}) {{"
+
+    def while_loop(self, loop: WhileLoop, pad: str) -> Iterator[str]:
+        """The variable is printed where something needs it."""
+        i = self.locals[loop.var.name]
+        inner = [f"if (!{self.argument(loop.flag)}[0]) break;"]
+        test = list(self.steps(loop.test, pad + INDENT))
+        body = list(self.steps(loop.body, pad + INDENT))
+        limit = "" if loop.var.hi is None else f" {i} < {loop.var.hi + 1}"
+        if limit or any(loop.var in _indices(s) for s in all_steps(loop.body)):
+            yield f"{pad}for (ptrdiff_t {i} = 0;{limit}; ++{i}) {{"
+        else:
+            yield f"{pad}for (;;) {{"
+        yield from (*test, *(pad + INDENT + line for line in inner), *body, f"{pad}}}")
+
+    def branch(self, step: Branch, pad: str) -> Iterator[str]:
+        """An `if` for each case; the last one takes all that is left."""
+        value = f"{self.argument(step.selector)}[0]"
+        tests = [f"{value} <= 0", *(f"{value} == {k}" for k in range(1, len(step.cases)))]
+        if len(step.cases) == 2:
+            tests[0] = f"!{value}" if self.dtypes[step.selector] is BOOL else tests[0]
+        word = f"{pad}if"
+        for k, case in enumerate(step.cases):
+            last = k == len(step.cases) - 1
+            if last and k == 0:
+                yield f"{pad}{{"
+            elif last:
+                yield f"{pad}}} else {{"
+            else:
+                yield f"{word} ({tests[k]}) {{"
+            yield from self.steps(case, pad + INDENT)
+            word = f"{pad}}} else if"
+            self.last_place = ""
+        yield f"{pad}}}"
 
     def launch(self, launch: Launch) -> Iterator[str]:
         kernel = self.kernels[launch.kernel]
@@ -235,6 +294,13 @@ class _Unit:
         if name not in self.names:
             raise VerifyError(f"program {self.program.name}: no buffer {name}")
         return self.names[name]
+
+
+def _indices(step: Step) -> set[Symbol]:
+    """The loop variables that a step itself uses."""
+    dims = step.indices if isinstance(step, Launch) else ()
+    dims = (step.trips,) if isinstance(step, HostLoop) else dims
+    return {s for d in dims for s in symbols(d)}
 
 
 def comment_text(text: str) -> str:

@@ -158,7 +158,8 @@ def _keep(out: Outcome, ctx: Context, trace: Trace) -> None:
     out.saved = [None if x is None else slot(x) for x in notes.saved]
     if notes.for_jvp is not None:
         out.for_jvp = [None if x is None else slot(x) for x in notes.for_jvp]
-    leaves, out.tree = optree.tree_flatten(ctx.attributes(), none_is_leaf=True, namespace=NAMESPACE)
+    attributes: Any = ctx.attributes()
+    leaves, out.tree = optree.tree_flatten(attributes, none_is_leaf=True, namespace=NAMESPACE)
     out.attributes = [
         _At(slot(x)) if isinstance(x, Tracer) and x.trace is trace else x for x in leaves
     ]

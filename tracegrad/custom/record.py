@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,8 @@ def call_of(name: str, leaves: Sequence[Leaf]) -> CallSignature:
 def leaf_of(x: Tracer, name: str) -> Leaf:
     """`x` as an argument of a region."""
     kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
-    return Leaf(
-        name, name, kind, TensorType(x.shape, x.element_type), x.layout.stride, not x.readonly
-    )  # type: ignore[arg-type]
+    strides: Any = x.layout.stride
+    return Leaf(name, name, kind, TensorType(x.shape, x.element_type), strides, not x.readonly)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,8 @@ class _Call:
         self.args = tuple(args)
         self.nondiff = nondiff
         self.positions = [k for k in range(len(args)) if k not in nondiff]
-        self.leaves, self.tree = optree.tree_flatten(
-            tuple(args[k] for k in self.positions), none_is_leaf=True, namespace=NAMESPACE
-        )
+        moving: Any = tuple(args[k] for k in self.positions)
+        self.leaves, self.tree = optree.tree_flatten(moving, none_is_leaf=True, namespace=NAMESPACE)
         for x in self.leaves:
             if isinstance(x, MaskedRead):
                 x.refuse()

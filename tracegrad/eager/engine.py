@@ -140,6 +140,13 @@ def _seed(x: EagerTensor, gradient: Any, algebra: Algebra) -> Any:
                 loc=source.here(),
                 remedy="Pass gradient=, or reduce the output with sum().",
             )
+        if x.element_type.is_complex:
+            raise AutogradError(
+                f"a gradient can be left out for real scalars only, not for {x.element_type.np}",
+                kind="gradient_shape",
+                loc=source.here(),
+                remedy="Pass gradient=, or take a real part or abs().",
+            )
         ones = np.ones(x.shape, x.element_type.np)
         return algebra.value(EAGER.base(ones))
     from tracegrad.eager.tensor import as_tensor

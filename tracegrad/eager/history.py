@@ -193,11 +193,11 @@ def zeros(algebra: Algebra, type_: TensorType) -> Any:
     return algebra.apply(full, (), full.attrs(type_.shape, Literal(0, type_.dtype)))
 
 
-def view_node(name: str, view: View, shape: Shape, edge: Edge | None, out: TensorType,
+def view_node(name: str, view: View, base: TensorType, edge: Edge | None, out: TensorType,
               loc: SourceLoc | None) -> OpNode:  # fmt: skip
     """The node of a view: its rule puts the gradient where the elements were read."""
     attrs = ViewAttrs(view)
-    rule = rule_of(as_strided, attrs, (TensorType(shape, out.dtype),), (out,), (edge is not None,))
+    rule = rule_of(as_strided, attrs, (base,), (out,), (edge is not None,))
     return OpNode(name, (edge,), (out,), loc, as_strided, rule)
 
 
@@ -272,7 +272,7 @@ class CopySlices(Node):
                 if g is not None:
                     old = g if old is None else algebra.apply(add, (old, g), add.attrs())
             if old is None:
-                old = Literal(0, self.outputs[0].dtype)
+                old = Literal(0, self.fn.outputs[0].dtype)
             slices = SlicesAttrs(self.view, self.shape)
             base = algebra.apply(copy_slices, (cts[0], old), slices)
         return (base, *(g for k, g in enumerate(grads) if k not in self.own))
@@ -280,7 +280,7 @@ class CopySlices(Node):
     def _result(self, nr: int) -> Edge:
         """Where the written contents of the view belong: to the base after the write."""
         assert self.fn is not None
-        made = view_node("AsStridedBackward0", self.view, self.shape, Edge(self, 0),
+        made = view_node("AsStridedBackward0", self.view, self.outputs[0], Edge(self, 0),
                          self.fn.outputs[0], self.loc)  # fmt: skip
         return Edge(made, nr)
 

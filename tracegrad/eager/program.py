@@ -19,6 +19,7 @@ from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import Attrs, Linear, NoGradient, OpDef, Partials, Rules
 from tracegrad.ops.create import full
+from tracegrad.ops.pairs_derivative import is_by_pairs, pull_pairs
 from tracegrad.types import TensorType
 
 # Runs one op: ``(op, operands, attrs) -> result or tuple``; operands are literals or what the
@@ -174,6 +175,8 @@ def _derive(
     d = op.derivative
     if isinstance(d, NoGradient):
         return (None,) * len(xs)
+    if is_by_pairs(op, attrs, [x.type for x in (*cts, *xs)]):
+        return pull_pairs(b, op, attrs, cts[0], xs)
     if isinstance(d, Linear):
         return d.transpose(b, attrs, cts[0], tuple(xs))
     if isinstance(d, Rules):

@@ -32,7 +32,7 @@ from tracegrad.errors import TracegradError, UnsupportedError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Attrs, OpDef
-from tracegrad.graph.storage import Geometry, Step, Strided, View, dense_strides
+from tracegrad.graph.storage import Conj, Geometry, Step, Strided, View, dense_strides
 from tracegrad.ops.views import apply_view, copy
 from tracegrad.trace import known
 from tracegrad.trace.memory import Memory, Tracer
@@ -185,6 +185,9 @@ class EagerTrace(Recorder):
         step = View(steps)
         array = apply_view(step, parent.array)
         out = self.face(self, alias, layout, None, array, readonly=readonly)
+        if parent.lens is not None or any(isinstance(s, Conj) for s in steps):
+            source, before = parent.lens or (parent, View())
+            out.lens = (source, before.then(*steps, base=source.shape))
         if not alias.is_view:
             return out
         out.root = parent if parent.root is None else parent.root
@@ -197,7 +200,7 @@ class EagerTrace(Recorder):
             out.set_node(*self._one_of_several(parent, alias, step, edge, output, _type(out)))
             return out
         name = node_name(alias.op_name)
-        out.set_node(view_node(name, step, parent.shape, edge, _type(out), alias.made), 0)
+        out.set_node(view_node(name, step, _type(parent), edge, _type(out), alias.made), 0)
         return out
 
     def _one_of_several(
@@ -225,7 +228,7 @@ class EagerTrace(Recorder):
         alias.own = edge is not None
         if edge is not None:
             name = "AsStridedBackward0"
-            node = view_node(name, out.within, root.shape, edge, _type(out), alias.made)
+            node = view_node(name, out.within, _type(root), edge, _type(out), alias.made)
             out.set_node(node, 0)
         elif tracked and self.edge(parent) is not None:
             raise UnsupportedError(
@@ -288,7 +291,7 @@ class EagerTrace(Recorder):
             node = op_node(op, attrs, types, outs, self._edges(xs), self.place())
             keep_operands(node, xs, written)
         value = compute(op, [_contents(x) for x in xs], attrs)
-        written.array[...] = value
+        written.store(value)
         family.record_write(target.alias, tracked)
         target.memory.written_at = self.place()
         if node is not None:
@@ -353,7 +356,7 @@ class EagerTrace(Recorder):
             return
         edge = self.edge(x.root)
         x.set_node(
-            view_node("AsStridedBackward0", x.within, x.root.shape, edge, _type(x), self.place()),
+            view_node("AsStridedBackward0", x.within, _type(x.root), edge, _type(x), self.place()),
             0,
         )
         a.own, a.leaf = True, False

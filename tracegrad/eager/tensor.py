@@ -15,6 +15,7 @@ from tracegrad.eager.recorder import EAGER
 from tracegrad.errors import ArgumentError, AutogradError, ShapeError, UnsupportedError
 from tracegrad.graph.storage import Geometry, View
 from tracegrad.ops.arithmetic import add
+from tracegrad.ops.views import apply_view, write_view
 from tracegrad.trace.memory import Memory, Tracer
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.tensor import Tensor
@@ -28,8 +29,8 @@ class EagerTensor(Tensor):
     last computed (`EAGER.edge` has it up to date).
     """
 
-    __slots__ = ("_grad", "_hooks", "_post", "accumulator", "node", "nr", "retained", "root",
-                 "within")  # fmt: skip
+    __slots__ = ("_grad", "_hooks", "_post", "accumulator", "lens", "node", "nr", "retained",
+                 "root", "within")  # fmt: skip
     __hash__ = object.__hash__
 
     def __init__(self, *args: Any, **flags: Any) -> None:
@@ -37,6 +38,8 @@ class EagerTensor(Tensor):
         self.node: Node | None = None
         self.nr = 0
         self.root: EagerTensor | None = None
+        # Conjugates have no memory of their own: the tensor they read, and how.
+        self.lens: tuple[EagerTensor, View] | None = None
         self.within = _WHOLE
         self.accumulator: weakref.ref[Any] | None = None
         self.retained = False
@@ -50,11 +53,22 @@ class EagerTensor(Tensor):
     def array(self) -> np.ndarray:
         """The elements, in the memory of the tensor."""
         assert self._array is not None
+        if self.lens is not None:
+            source_, view = self.lens
+            return np.array(apply_view(view, source_.array))
         return self._array
+
+    def store(self, value: Any) -> None:
+        """Overwrite the elements, with no history and no checks."""
+        if self.lens is not None:
+            source_, view = self.lens
+            write_view(view, source_.array, value)
+        else:
+            self.array[...] = value
 
     @property
     def contents(self) -> np.ndarray | None:
-        return self._array
+        return self.array
 
     @property
     def concrete(self) -> np.ndarray | None:
@@ -62,7 +76,7 @@ class EagerTensor(Tensor):
         alias = self.alias
         if alias.requires_grad or (alias.storage.inference and alias.storage.dtype.is_inexact):
             return None
-        return self._array
+        return self.array
 
     def numpy(self) -> np.ndarray:
         """The elements as an ndarray that shares the memory.
@@ -75,6 +89,13 @@ class EagerTensor(Tensor):
                 kind="numpy_requires_grad",
                 loc=source.here(),
                 remedy="Use x.detach().numpy().",
+            )
+        if self.lens is not None:
+            raise AutogradError(
+                "numpy() of a conjugate that is a view: NumPy has no such views",
+                kind="unresolved_conjugate",
+                loc=source.here(),
+                remedy="Use x.clone().numpy().",
             )
         return self.array
 

@@ -13,7 +13,16 @@ from tracegrad.dims import evaluate
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Kernel
 from tracegrad.loops.machine import Machine, Memory, Stopped
-from tracegrad.loops.program import Buffer, HostLoop, Launch, Place, Program, Step
+from tracegrad.loops.program import (
+    Branch,
+    Buffer,
+    HostLoop,
+    Launch,
+    Place,
+    Program,
+    Step,
+    WhileLoop,
+)
 
 
 def run_kernel(
@@ -83,15 +92,43 @@ def _run_steps(
     """`env` holds the variables of the loops around; result as of `run_program`."""
     for step in steps:
         if isinstance(step, HostLoop):
-            trips = range(evaluate(step.trips, env))
-            for i in reversed(trips) if step.reverse else trips:
-                status, detail = _run_steps(step.body, arrays, env | {step.var.name: i})
-                if status:
-                    return status, detail
-            continue
-        status, detail = _run_launch(step, arrays, env)
+            status, detail = _run_loop(step, arrays, env)
+        elif isinstance(step, WhileLoop):
+            status, detail = _run_while(step, arrays, env)
+        elif isinstance(step, Branch):
+            at = min(max(int(arrays[step.selector][0]), 0), len(step.cases) - 1)
+            status, detail = _run_steps(step.cases[at], arrays, env)
+        else:
+            status, detail = _run_launch(step, arrays, env)
         if status:
             return status, detail
+    return 0, 0
+
+
+def _run_loop(
+    loop: HostLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
+) -> tuple[int, int]:
+    most = evaluate(loop.trips, env)
+    trips = range(most if loop.count is None else min(most, int(arrays[loop.count][0])))
+    for i in reversed(trips) if loop.reverse else trips:
+        status, detail = _run_steps(loop.body, arrays, env | {loop.var.name: i})
+        if status:
+            return status, detail
+    return 0, 0
+
+
+def _run_while(
+    loop: WhileLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
+) -> tuple[int, int]:
+    i = 0
+    while loop.var.hi is None or i <= loop.var.hi:
+        status, detail = _run_steps(loop.test, arrays, env)
+        if status or not arrays[loop.flag][0]:
+            return status, detail
+        status, detail = _run_steps(loop.body, arrays, env | {loop.var.name: i})
+        if status:
+            return status, detail
+        i += 1
     return 0, 0
 
 

@@ -7,11 +7,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tracegrad.dims import Dim
-from tracegrad.dtypes import DType
+from tracegrad.dims import Dim, Symbol, of_atom
+from tracegrad.dtypes import I64, DType
 from tracegrad.loops.ir import Intrinsic, Kernel
 from tracegrad.loops.parse import KernelReader
-from tracegrad.loops.program import Buffer, CheckSite, HostLoop, Launch, Place, Program, Step
+from tracegrad.loops.program import (
+    Branch,
+    Buffer,
+    CheckSite,
+    HostLoop,
+    Launch,
+    Place,
+    Program,
+    Step,
+    WhileLoop,
+)
 
 
 def parse_program(text: str, intrinsics: Mapping[str, Intrinsic]) -> Program:
@@ -39,7 +49,7 @@ class _ProgramReader(KernelReader):
                 buffers.append(self.buffer())
             elif self.skip("check"):
                 checks.append(CheckSite(self.string(), self.loc()))
-            elif self.match(r"(?=launch\b|for\b)"):
+            elif self.match(r"(?=launch\b|for\b|while\b|branch\b)"):
                 steps.append(self.step(kernels))
             else:
                 kernel = self.kernel()
@@ -77,18 +87,61 @@ class _ProgramReader(KernelReader):
     def step(self, kernels: Mapping[str, Kernel]) -> Step:
         if self.skip("launch"):
             return self.launch(kernels)
+        if self.skip("branch"):
+            return self.choice(kernels)
+        if self.skip("while"):
+            return self.while_loop(kernels)
         self.expect("for")
         outer = dict(self.scalars), dict(self.symbols)
         var, trips = self.header(",")
         self.expect(",")
         order = self.take("forward|reverse", "forward or reverse")
+        count = None
+        if self.skip(","):
+            self.expect("count")
+            count = self.local()
+        loc = self.loc()
+        body = self.inside(kernels)
+        self.scalars, self.symbols = outer
+        return HostLoop(var, trips, order == "reverse", body, loc, count=count)
+
+    def inside(self, kernels: Mapping[str, Kernel]) -> tuple[Step, ...]:
+        self.expect("{")
+        return self.steps(kernels)
+
+    def steps(self, kernels: Mapping[str, Kernel]) -> tuple[Step, ...]:
+        """The steps up to the closing brace."""
+        found: list[Step] = []
+        while not self.skip("}"):
+            found.append(self.step(kernels))
+        return tuple(found)
+
+    def while_loop(self, kernels: Mapping[str, Kernel]) -> WhileLoop:
+        flag = self.local()
+        self.expect(",")
+        outer = dict(self.scalars), dict(self.symbols)
+        name = self.name()
+        hi = self.integer() - 1 if self.skip("in") else None
         loc = self.loc()
         self.expect("{")
-        body: list[Step] = []
-        while not self.skip("}"):
-            body.append(self.step(kernels))
+        self.expect("test")
+        test = self.inside(kernels)
+        var = Symbol(name, 0, hi)
+        self.symbols[name] = of_atom(var)
+        self.scalars[name] = I64
+        body = self.steps(kernels)
         self.scalars, self.symbols = outer
-        return HostLoop(var, trips, order == "reverse", tuple(body), loc)
+        return WhileLoop(var, flag, test, body, loc)
+
+    def choice(self, kernels: Mapping[str, Kernel]) -> Branch:
+        selector = self.local()
+        loc = self.loc()
+        self.expect("{")
+        cases = []
+        while not self.skip("}"):
+            self.expect("case")
+            cases.append(self.inside(kernels))
+        return Branch(selector, tuple(cases), loc)
 
     def launch(self, kernels: Mapping[str, Kernel]) -> Launch:
         self.expect("@")

@@ -75,7 +75,8 @@ class Launch:
 class HostLoop:
     """Run `body` with `var` = 0 .. trips-1, or trips-1 .. 0 when `reverse`; in this order.
 
-    `trips` may use the variables of enclosing loops; with `trips` <= 0 nothing runs.
+    `trips` may use the variables of enclosing loops; with `trips` <= 0 nothing runs.  `count`
+    names a buffer whose first element (i64) says how many of the `trips` run, from 0 on.
     """
 
     var: Symbol
@@ -83,9 +84,36 @@ class HostLoop:
     reverse: bool
     body: tuple[Step, ...]
     loc: SourceLoc | None = field(default=None, compare=False)
+    count: str | None = field(default=None, kw_only=True)
 
 
-Step = Union[Launch, HostLoop]
+@dataclass(frozen=True, slots=True)
+class WhileLoop:
+    """Run `test`; while it leaves the first element of buffer `flag` (bool) true, run `body` and
+    `test` again.
+
+    `var` counts the iterations from 0; its range ends at the last one that is allowed (then it
+    is over without another test), or is open.
+    """
+
+    var: Symbol
+    flag: str
+    test: tuple[Step, ...]
+    body: tuple[Step, ...]
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Run one of `cases`: the first element of buffer `selector` (i64, or bool for two) counts
+    them, clamped to the first and the last."""
+
+    selector: str
+    cases: tuple[tuple[Step, ...], ...]
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+Step = Union[Launch, HostLoop, WhileLoop, Branch]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,9 +145,37 @@ class Program:
 
 
 def launches(steps: Sequence[Step]) -> Iterator[Launch]:
-    """Every launch in `steps`, outer loops opened, in the order of the text."""
+    """Every launch in `steps`, loops and branches opened, in the order of the text."""
     for step in steps:
-        if isinstance(step, HostLoop):
-            yield from launches(step.body)
-        else:
+        if isinstance(step, Launch):
             yield step
+        for block in blocks(step):
+            yield from launches(block)
+
+
+def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The steps inside a step, one tuple for each place where they stand."""
+    if isinstance(step, HostLoop):
+        return (step.body,)
+    if isinstance(step, WhileLoop):
+        return step.test, step.body
+    return step.cases if isinstance(step, Branch) else ()
+
+
+def named(step: Step) -> tuple[str, ...]:
+    """The buffers that a step itself names: arguments, selectors, flags, counts."""
+    if isinstance(step, Launch):
+        return step.args
+    if isinstance(step, Branch):
+        return (step.selector,)
+    if isinstance(step, WhileLoop):
+        return (step.flag,)
+    return () if step.count is None else (step.count,)
+
+
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step in `steps` and inside them, outer ones first."""
+    for step in steps:
+        yield step
+        for block in blocks(step):
+            yield from all_steps(block)

@@ -24,7 +24,7 @@ argument.  A `Let` that is used as an index shows its range: ``let %j: i64 [0..3
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -54,7 +54,7 @@ from tracegrad.loops.ir import (
 )
 from tracegrad.loops.parse import parse_kernel
 from tracegrad.loops.parse_program import parse_program
-from tracegrad.loops.program import Buffer, HostLoop, Launch, Program, Step
+from tracegrad.loops.program import Buffer, HostLoop, Launch, Program, Step, WhileLoop
 from tracegrad.loops.transform import default_range, indices
 from tracegrad.source import SourceLoc
 
@@ -230,14 +230,34 @@ def _data(data: np.ndarray) -> str:
 
 
 def _step(step: Step, locs: bool) -> Iterator[str]:
-    if not isinstance(step, HostLoop):
+    if isinstance(step, Launch):
         yield _launch(step, locs)
         return
     at = f" {print_loc(step.loc)}" if locs and step.loc else ""
-    yield f"for {_loop(step.var, step.trips)}, {'reverse' if step.reverse else 'forward'}{at} {{"
-    for inner in step.body:
-        yield from ("  " + line for line in _step(inner, locs))
+    if isinstance(step, HostLoop):
+        order = "reverse" if step.reverse else "forward"
+        count = "" if step.count is None else f", count %{step.count}"
+        yield f"for {_loop(step.var, step.trips)}, {order}{count}{at} {{"
+        yield from _block(step.body, locs)
+    elif isinstance(step, WhileLoop):
+        most = "" if step.var.hi is None else f" in {step.var.hi + 1}"
+        yield f"while %{step.flag}, {step.var.name}{most}{at} {{"
+        yield "  test {"
+        yield from ("  " + line for line in _block(step.test, locs))
+        yield "  }"
+        yield from _block(step.body, locs)
+    else:
+        yield f"branch %{step.selector}{at} {{"
+        for case in step.cases:
+            yield "  case {"
+            yield from ("  " + line for line in _block(case, locs))
+            yield "  }"
     yield "}"
+
+
+def _block(steps: Sequence[Step], locs: bool) -> Iterator[str]:
+    for step in steps:
+        yield from ("  " + line for line in _step(step, locs))
 
 
 def _launch(step: Launch, locs: bool) -> str:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tracegrad.dims import Dim, Symbol, bounds, is_equal, symbols
+from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Check
-from tracegrad.loops.program import Buffer, HostLoop, Launch, Place, Program, Step
+from tracegrad.loops.program import (
+    Branch,
+    Buffer,
+    HostLoop,
+    Launch,
+    Place,
+    Program,
+    Step,
+    WhileLoop,
+)
 from tracegrad.loops.transform import statements
 
 
@@ -29,19 +39,62 @@ def _verify_block(
     for step in steps:
         if isinstance(step, HostLoop):
             _verify_loop(program, step, scope)
+            if step.count is not None:
+                _verify_scalar(program, step, step.count, buffers, (I64,))
             inner = {**scope, step.var.name: step.var}
             _verify_block(program, step.body, buffers, inner)
+        elif isinstance(step, WhileLoop):
+            _verify_variable(program, step, scope)
+            if step.var.lo != 0:
+                raise VerifyError(
+                    f"program {program.name}: loop over {step.var} does not start at 0",
+                    loc=step.loc,
+                )
+            _verify_scalar(program, step, step.flag, buffers, (BOOL,))
+            _verify_block(program, step.test, buffers, scope)
+            inner = {**scope, step.var.name: step.var}
+            _verify_block(program, step.body, buffers, inner)
+        elif isinstance(step, Branch):
+            few = (BOOL, I64) if len(step.cases) == 2 else (I64,)
+            _verify_scalar(program, step, step.selector, buffers, few)
+            if not step.cases:
+                raise VerifyError(f"program {program.name}: a branch has no cases", loc=step.loc)
+            for case in step.cases:
+                _verify_block(program, case, buffers, scope)
         else:
             _verify_launch(program, step, buffers, scope)
+
+
+def _verify_scalar(
+    program: Program,
+    step: Step,
+    name: str,
+    buffers: Mapping[str, Buffer],
+    dtypes: Sequence[DType],
+) -> None:
+    """A buffer whose first element decides which steps run."""
+    b = buffers.get(name)
+    where = f"program {program.name}: {type(step).__name__}"
+    if b is None:
+        raise VerifyError(f"{where} reads {name}, which is no buffer", loc=step.loc)
+    if b.dtype not in dtypes or is_equal(b.size, 0) is not False:
+        raise VerifyError(f"{where} cannot read {name}, {b.dtype}[{b.size}]", loc=step.loc)
+
+
+def _verify_variable(
+    program: Program, loop: HostLoop | WhileLoop, scope: Mapping[str, Symbol]
+) -> None:
+    where = f"program {program.name}: loop over {loop.var}"
+    if not all(part.isidentifier() for part in loop.var.name.split(".")):
+        raise VerifyError(f"{where}: not a name", loc=loop.loc)
+    if loop.var.name in scope:
+        raise VerifyError(f"{where} is inside a loop over {loop.var}", loc=loop.loc)
 
 
 def _verify_loop(program: Program, loop: HostLoop, scope: Mapping[str, Symbol]) -> None:
     var = loop.var
     where = f"program {program.name}: loop over {var}"
-    if not all(part.isidentifier() for part in var.name.split(".")):
-        raise VerifyError(f"{where}: not a name", loc=loop.loc)
-    if var.name in scope:
-        raise VerifyError(f"{where} is inside a loop over {var}", loc=loop.loc)
+    _verify_variable(program, loop, scope)
     _verify_scope(loop.trips, scope, where, loop)
     most = bounds(loop.trips)[1]
     last = None if most is None else most - 1

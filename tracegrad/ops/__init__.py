@@ -5,6 +5,7 @@ from tracegrad.ops import (
     arithmetic,
     bitcast,
     bitwise,
+    branch,
     cast,
     compare,
     control,
@@ -28,7 +29,7 @@ from tracegrad.ops import (
 )
 
 __all__ = [
-    "accumulate", "arithmetic", "bitcast", "bitwise", "cast", "compare", "control", "create", "custom", "einsum",
-    "index", "integer", "linalg", "order", "pairs", "pointwise", "reduce", "rounding", "scatter", "select", "shape",
+    "accumulate", "arithmetic", "bitcast", "bitwise", "branch", "cast", "compare", "control", "create", "custom",
+    "einsum", "index", "integer", "linalg", "order", "pairs", "pointwise", "reduce", "rounding", "scatter", "select", "shape",
     "special", "transcendental", "views",
 ]

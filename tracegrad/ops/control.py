@@ -1,4 +1,4 @@
-"""Ops that hold a region: transforms of a traced function, and loops."""
+"""Ops that hold regions: transforms of a traced function, and loops (`ops.branch` has more)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class LoopAttrs(Attrs):
     with a leading axis of `trips` of which iteration ``index`` reads its element.  The region's
     inputs are the carries, the consts and those elements; its outputs the next carries, then
     values that are stacked at ``index``.  `results`: types of the final carries and the stacks.
+    With `counted` a last operand (i64) says how many of the `trips` run, from index 0 on; the
+    other elements of the stacks are undefined.
     """
 
     index: str
@@ -78,16 +80,20 @@ class LoopAttrs(Attrs):
     carries: int
     consts: int
     results: tuple[TensorType, ...]
+    counted: bool = False
 
 
 def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
     (body,) = regions
     assert isinstance(attrs.trips, int)
-    n = attrs.carries
+    n, trips = attrs.carries, attrs.trips
+    if attrs.counted:
+        *operands, count = operands  # type: ignore[assignment]
+        trips = min(trips, int(count))
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n:n + attrs.consts]
     stacks = [np.zeros(t.shape, t.dtype.np) for t in attrs.results[n:]]
-    order = range(attrs.trips)
+    order = range(trips)
     for k in reversed(order) if attrs.reverse else order:
         out = body(*state, *consts, *[x[k] for x in operands[n + attrs.consts:]],
                    **{attrs.index: k})
@@ -122,12 +128,14 @@ position = declare(
 def emit_loop(b: GraphBuilder, region: Graph, index: str, trips: Dim, *,
               carries: Sequence[Operand], consts: Sequence[Operand] = (),
               xs: Sequence[Operand] = (), reverse: bool = False,
-              hints: Sequence[str] = ()) -> tuple[Value, ...]:
-    """Add a loop over `region`; returns the final carries, then the stacks."""
+              hints: Sequence[str] = (), count: Operand | None = None) -> tuple[Value, ...]:
+    """Add a loop over `region`, `count` times if given; returns the final carries, then the
+    stacks."""
     n = len(carries)
     results = [x.type for x in region.inputs[:n]]
     for y in region.outputs[n:]:
         results.append(TensorType((trips, *y.shape), y.type.dtype))
-    attrs = LoopAttrs(index, trips, reverse, n, len(consts), tuple(results))
-    return b.emit(loop, (*carries, *consts, *xs), attrs,  # type: ignore[no-any-return]
+    attrs = LoopAttrs(index, trips, reverse, n, len(consts), tuple(results), count is not None)
+    last = () if count is None else (count,)
+    return b.emit(loop, (*carries, *consts, *xs, *last), attrs,  # type: ignore[no-any-return]
                   regions=(region,), hints=hints or ("loop",) * len(results))

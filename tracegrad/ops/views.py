@@ -156,8 +156,12 @@ def _infer_view(attrs: ViewAttrs, x: TensorType) -> TensorType:
     return TensorType(attrs.view.shape(x.shape), attrs.view.dtype(x.dtype))
 
 
+def _is_retyped(view: View) -> bool:
+    return any(isinstance(s, Retype) for s in view.steps)
+
+
 def _take(attrs: ViewAttrs, x: np.ndarray) -> np.ndarray:
-    if any(isinstance(s, Retype) for s in attrs.view.steps):
+    if _is_retyped(attrs.view):
         return np.array(apply_view(attrs.view, np.array(x, order="C")))
     return x.reshape(-1)[flat_positions(attrs.view, x.shape)]
 
@@ -247,6 +251,9 @@ def _infer_slices(attrs: SlicesAttrs, base: TensorType, src: TensorType) -> Tens
 
 def _copy_reference(attrs: SlicesAttrs, base: np.ndarray, src: np.ndarray) -> np.ndarray:
     out = np.array(np.broadcast_to(base, attrs.shape), order="C")
+    if _is_retyped(attrs.view):
+        write_view(attrs.view, out, src)
+        return out
     out.reshape(-1)[flat_positions(attrs.view, attrs.shape)] = src
     return out
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from tracegrad.dims import bounds
 from tracegrad.errors import OptionError, ToolchainError
-from tracegrad.loops.program import CheckSite, HostLoop, Program, Step
+from tracegrad.loops.program import Branch, CheckSite, HostLoop, Program, Step, WhileLoop
 from tracegrad.loops.transform import is_scalar
 from tracegrad.runtime.artifact import (
     Accept,
@@ -43,6 +43,7 @@ from tracegrad.runtime.toolchain import (
 _MODULE = "_tracegrad_launcher"
 # A launch gives up the interpreter lock when it touches more elements than take about 5 us.
 _LONG_LAUNCH = 10_000
+_TRIPS = 1_000  # what a loop until a condition is taken for
 
 
 def launcher_module(compiler: Compiler) -> ModuleType | None:
@@ -90,6 +91,10 @@ def _step_work(step: Step) -> int:
     if isinstance(step, HostLoop):
         trips = bounds(step.trips)[1]
         return (1 if trips is None else max(0, trips)) * sum(map(_step_work, step.body))
+    if isinstance(step, WhileLoop):
+        return _TRIPS * sum(map(_step_work, (*step.test, *step.body)))
+    if isinstance(step, Branch):
+        return max(sum(map(_step_work, case)) for case in step.cases)
     if is_scalar(step.kernel.body):
         return len(step.kernel.params)
     return sum(p.size for p in step.kernel.params if isinstance(p.size, int))

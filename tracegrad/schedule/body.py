@@ -6,13 +6,14 @@ runs in place or because a value is carried from one iteration to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
 from tracegrad.graph.op import Nest, Point
 from tracegrad.loops.ir import Kernel
 from tracegrad.loops.transform import structure
+from tracegrad.ops.branch import CONTROL, CondAttrs, WhileAttrs
 from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.create import UndefinedAttrs
 from tracegrad.schedule.effects import Effects, resolve_effects, updated
@@ -38,12 +39,34 @@ class Repeat:
     """A loop; `kept` are values whose buffers live through all iterations."""
 
     attrs: LoopAttrs
-    body: tuple[Item, ...]
+    blocks: tuple[tuple[Item, ...]]
     kept: tuple[Value, ...]
     node: Node
+    count: Value | None = None
 
 
-Item = Run | Repeat
+@dataclass(frozen=True, slots=True, eq=False)
+class Cycle:
+    """A loop until a condition: blocks of the test, which stores `flag`, and of the body."""
+
+    attrs: WhileAttrs
+    blocks: tuple[tuple[Item, ...], tuple[Item, ...]]
+    kept: tuple[Value, ...]
+    node: Node
+    flag: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choose:
+    """One of several blocks."""
+
+    blocks: tuple[tuple[Item, ...], ...]
+    kept: tuple[Value, ...]
+    node: Node
+    selector: Value
+
+
+Item = Run | Repeat | Cycle | Choose
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +115,8 @@ class Body:
             first = group.nodes[0]
             for at, result in updated(first):
                 self._prepare(first.operands[at], result, f"base{k}")
-            if isinstance(first.attrs, LoopAttrs):
-                self._loop(first, first.attrs)
+            if isinstance(first.attrs, CONTROL):
+                self._control(first)
                 continue
             for lowered in lower_group(self.fusion, group, self._stored.__contains__, f"k{k}",
                                        self.indices):
@@ -133,39 +156,79 @@ class Body:
         if made is None or not isinstance(made.attrs, UndefinedAttrs):
             self.copy(base, result, name)
 
-    # -- loops
+    # -- regions
 
-    def _loop(self, node: Node, attrs: LoopAttrs) -> None:
-        """The region's kernels, with its inputs bound to buffers of this body."""
-        n = attrs.carries
-        region, consts = node.regions[0], node.operands[n:]
+    def _control(self, node: Node) -> None:
+        """The kernels of the node's regions, with their inputs bound to buffers of this body."""
+        attrs, xs = node.attrs, node.operands
+        kept = (*node.results, *(x for x in xs[attrs.carries:] if isinstance(x, Value)))
+        if isinstance(attrs, CondAttrs):
+            selector, n = xs[0], 1 + attrs.carries
+            assert isinstance(selector, Value), "scheduling stores the selector"
+            cases = [self._inner(r, node.results, xs[n:], self.indices) for r in node.regions]
+            self.items.append(Choose(tuple(cases), (*kept, selector), node, selector))
+        elif isinstance(attrs, WhileAttrs):
+            given, inside = xs[attrs.carries:], (*self.indices, attrs.index)
+            flag, test = self._test(node.regions[0], node.results, given)
+            body = self._inner(node.regions[1], node.results, given, inside)
+            self.items.append(Cycle(attrs, (test, body), (*kept, flag), node, flag))
+        else:
+            assert isinstance(attrs, LoopAttrs)
+            count = xs[-1] if attrs.counted else None
+            assert not isinstance(count, Literal), "scheduling stores the count"
+            given = xs[attrs.carries:len(xs) - attrs.counted]
+            body = self._inner(node.regions[0], node.results, given,
+                               (*self.indices, attrs.index))
+            self.items.append(Repeat(attrs, (body,), kept, node, count))
+
+    def _bind(self, region: Graph, results: Sequence[Value], given: Sequence[Operand]) -> Graph:
+        """The region with its inputs in the buffers of `results`, then of `given`."""
+        n = len(results)
         bound: dict[Value, Operand] = {}
-        for x, result in zip(region.inputs[:n], node.results, strict=True):
+        for x, result in zip(region.inputs[:n], results, strict=True):
             self.shared.root[x] = self.shared.find(result)
-        for x, given in zip(region.inputs[n:], consts, strict=True):
-            if isinstance(given, Literal):
-                bound[x] = given
+        for x, y in zip(region.inputs[n:], given, strict=True):
+            if isinstance(y, Literal):
+                bound[x] = y
             else:
-                self.shared.root[x] = self.shared.find(given)
-        if bound:
-            region = _with_literals(region, bound)
-        body = Body(region, set(region.inputs[:n]), self.shared, (*self.indices, attrs.index))
+                self.shared.root[x] = self.shared.find(y)
+        return _with_literals(region, bound) if bound else region
+
+    def _inner(self, region: Graph, results: Sequence[Value], given: Sequence[Operand],
+               indices: tuple[str, ...]) -> tuple[Item, ...]:
+        """What a region computes into the buffers of `results`."""
+        n = len(results)
+        region = self._bind(region, results, given)
+        body = Body(region, set(region.inputs[:n]), self.shared, indices)
         for carry, out in zip(region.inputs[:n], region.outputs, strict=True):
             if isinstance(out, Value) and body.can_share(carry, out):
                 self.shared.root[out] = self.shared.find(carry)
         body.lower()
         body.carry_back(region.inputs[:n])
-        kept = (*node.results, *(x for x in consts if isinstance(x, Value)))
-        self.items.append(Repeat(attrs, tuple(body.items), kept, node))
+        return tuple(body.items)
+
+    def _test(self, region: Graph, results: Sequence[Value], given: Sequence[Operand]
+              ) -> tuple[Value, tuple[Item, ...]]:
+        """What a region of one bool computes, and the value whose buffer holds it."""
+        region = self._bind(region, results, given)
+        body = Body(region, set(), self.shared, self.indices)
+        body.lower()
+        flag = Value(region.outputs[0].type, "go")
+        body.copy(region.outputs[0], flag, "go")
+        return flag, tuple(body.items)
 
     def can_share(self, carry: Value, out: Value) -> bool:
         """Whether `out` may be computed into the buffer of `carry`: its kernel is the last to
         read the carry, and reads only the element that it writes."""
         group_at = {r: k for k, g in enumerate(self.fusion.groups) for m in g.nodes
                     for r in m.results}
-        if out.type != carry.type or self.fusion.role.get(out) is not Role.POINT \
-                or out in self.shared.root or carry in self.graph.outputs \
+        if out.type != carry.type or out in self.shared.root or carry in self.graph.outputs \
                 or self.graph.outputs.count(out) != 1:
+            return False
+        if out in group_at and out not in self.effects.in_place and not any(
+                carry in node.operands for node in self.graph.nodes):
+            return True
+        if self.fusion.role.get(out) is not Role.POINT:
             return False
         here = group_at[out]
         stack: list[tuple[Value, bool]] = [(carry, True)]

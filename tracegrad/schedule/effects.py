@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
-from tracegrad.ops.control import LoopAttrs
+from tracegrad.ops.branch import CONTROL, carried
 from tracegrad.ops.views import SlicesAttrs, ViewAttrs
 from tracegrad.views.geometry import are_disjoint
 
@@ -166,8 +166,8 @@ class _Resolver:
 
 def updated(node: Node) -> list[tuple[int, Value]]:
     """The operands that a node replaces, each with the result that holds the new contents."""
-    if isinstance(node.attrs, LoopAttrs):
-        return list(enumerate(node.results[:node.attrs.carries]))
+    if isinstance(node.attrs, CONTROL):
+        return carried(node)
     return [(0, node.result)] if node.op.has(Trait.UPDATES_FIRST) else []
 
 

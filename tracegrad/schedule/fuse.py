@@ -17,7 +17,7 @@ from enum import Enum, auto
 
 from tracegrad.graph.ir import Node, Operand, Value
 from tracegrad.graph.op import Nest, Point, Reduction, Trait
-from tracegrad.ops.control import LoopAttrs
+from tracegrad.ops.branch import CONTROL, carried
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.ops.views import ViewAttrs
 from tracegrad.schedule.effects import Effects, updated
@@ -108,9 +108,11 @@ class _Fuser:
                 first = 1 if node.op.has(Trait.UPDATES_FIRST) else 0
                 for x in node.operands[first:]:
                     self._materialise(x)
-            elif isinstance(node.attrs, LoopAttrs):
-                for x in node.operands[node.attrs.carries:]:
-                    self._materialise(x)
+            elif isinstance(node.attrs, CONTROL):
+                held = {at for at, _ in carried(node)}
+                for k, x in enumerate(node.operands):
+                    if k not in held:
+                        self._materialise(x)
         for node in reversed(self.nodes):
             if node.op.has(Trait.READS_ONCE):
                 for x in node.operands[1:]:
@@ -120,7 +122,7 @@ class _Fuser:
         lowering = node.op.lowering
         if isinstance(node.attrs, ConstantAttrs):
             return Role.CONSTANT
-        if isinstance(node.attrs, LoopAttrs):
+        if isinstance(node.attrs, CONTROL):
             return Role.LOOP
         if isinstance(lowering, Reduction):
             return Role.REDUCE

@@ -11,9 +11,20 @@ from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import all_nodes
 from tracegrad.loops.ir import Access, Kernel
-from tracegrad.loops.program import Buffer, CheckSite, HostLoop, Launch, Place, Program, Step
+from tracegrad.loops.program import (
+    Branch,
+    Buffer,
+    CheckSite,
+    HostLoop,
+    Launch,
+    Place,
+    Program,
+    Step,
+    WhileLoop,
+)
+from tracegrad.ops.branch import last_index
 from tracegrad.ops.create import ConstantAttrs
-from tracegrad.schedule.body import Body, Item, Repeat, Run, Shared
+from tracegrad.schedule.body import Body, Choose, Cycle, Item, Repeat, Run, Shared
 from tracegrad.schedule.map_cpu import map_cpu
 from tracegrad.schedule.memory import Lifetime, assign_offsets
 from tracegrad.schedule.stacks import stacks_to_carries
@@ -74,11 +85,8 @@ class _Planner:
         return Plan(program, tuple(slots), tuple(self.shared.notes))
 
     def _step(self, item: Item, buffers: dict[Value, Buffer]) -> Step:
-        if isinstance(item, Repeat):
-            attrs = item.attrs
-            hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
-            return HostLoop(Symbol(attrs.index, 0, hi), attrs.trips, attrs.reverse,
-                            tuple(self._step(x, buffers) for x in item.body), item.node.loc)
+        if not isinstance(item, Run):
+            return self._control(item, buffers)
         base = len(self.checks)
         loc = item.node.loc if item.node is not None else None
         self.checks.extend(CheckSite(message, loc) for message in item.lowered.checks)
@@ -86,6 +94,24 @@ class _Planner:
                       for v in item.args)
         return Launch(item.kernel, names, base, item.lowered.kernel.loc,
                       indices=tuple(of_atom(s) for s in item.lowered.kernel.indices))
+
+    def _control(self, item: Repeat | Cycle | Choose, buffers: dict[Value, Buffer]) -> Step:
+        """A step with steps inside."""
+        blocks = [tuple(self._step(x, buffers) for x in block) for block in item.blocks]
+
+        def name(x: Value) -> str:
+            return buffers[self.shared.find(x)].name
+
+        if isinstance(item, Choose):
+            return Branch(name(item.selector), tuple(blocks), item.node.loc)
+        if isinstance(item, Cycle):
+            var = Symbol(item.attrs.index, 0, last_index(item.attrs.most))
+            return WhileLoop(var, name(item.flag), *blocks, item.node.loc)
+        attrs = item.attrs
+        hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
+        count = None if item.count is None else name(item.count)
+        return HostLoop(Symbol(attrs.index, 0, hi), attrs.trips, attrs.reverse, blocks[0],
+                        item.node.loc, count=count)
 
     # -- results
 
@@ -159,7 +185,8 @@ class _Planner:
                 runs.append(item)
                 continue
             first = len(runs)
-            self._walk(item.body, buffers, spans, runs)
+            for block in item.blocks:
+                self._walk(block, buffers, spans, runs)
             last = max(first, len(runs) - 1)
             for v in item.kept:
                 root = self.shared.find(v)

@@ -21,17 +21,11 @@ from tracegrad.errors import ArgumentError
 from tracegrad.graph.geometry import overlaps_itself
 from tracegrad.graph.storage import (
     Geometry,
-    Index,
-    Item,
-    NewAxis,
-    Permute,
-    Pick,
-    Span,
-    Strided,
     View,
     dense_strides,
 )
 from tracegrad.types import TensorType
+from tracegrad.views.between import view_between
 
 _PAIRWISE = 256  # pairs up to which arrays are compared one by one
 _WORK = 100_000  # steps of the exact test before two arrays count as sharing
@@ -91,19 +85,30 @@ class Group:
 class _Run:
     """Memory of other arrays, which it keeps alive, as NumPy's array interface."""
 
-    def __init__(self, start: int, shape: tuple[int, ...], strides: tuple[int, ...],
-                 keep: list[np.ndarray], writable: bool) -> None:
+    def __init__(
+        self,
+        start: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        keep: list[np.ndarray],
+        writable: bool,
+    ) -> None:
         self.keep = keep
         self.__array_interface__ = {
-            "version": 3, "shape": shape, "strides": strides, "typestr": keep[0].dtype.str,
-            "data": (start, not writable)}
+            "version": 3,
+            "shape": shape,
+            "strides": strides,
+            "typestr": keep[0].dtype.str,
+            "data": (start, not writable),
+        }
 
 
 # -------------------------------------------------------------------------------- detection
 
 
-def find_groups(arrays: Sequence[Any], written: Collection[int], names: Sequence[str] = ()
-                ) -> tuple[Group, ...]:
+def find_groups(
+    arrays: Sequence[Any], written: Collection[int], names: Sequence[str] = ()
+) -> tuple[Group, ...]:
     """The groups of a call in which the arrays at the positions `written` are written.
 
     An array whose own elements share memory is a group of one.  Arrays whose ranges of
@@ -130,14 +135,14 @@ def find_groups(arrays: Sequence[Any], written: Collection[int], names: Sequence
             group = _close(arrays, spots, sorted(sets[k]), names)
             # A run's gaps may have brought in what was a group of its own.
             inside = {m.position for m in group.members}
-            out = {n: g for n, g in out.items()
-                   if not inside & {m.position for m in g.members}}
+            out = {n: g for n, g in out.items() if not inside & {m.position for m in g.members}}
             out[k] = group
     return tuple(out.values())
 
 
-def _close(arrays: Sequence[Any], spots: Sequence[int], members: list[int],
-           names: Sequence[str]) -> Group:
+def _close(
+    arrays: Sequence[Any], spots: Sequence[int], members: list[int], names: Sequence[str]
+) -> Group:
     """The group of `members`, and of what lies in the gaps of their base."""
     while True:
         group = _group(arrays, members, names)
@@ -150,8 +155,9 @@ def _close(arrays: Sequence[Any], spots: Sequence[int], members: list[int],
         members = sorted([*members, *more])
 
 
-def _pairs(arrays: Sequence[Any], spots: Sequence[int], written: Collection[int]
-           ) -> Iterator[tuple[int, int]]:
+def _pairs(
+    arrays: Sequence[Any], spots: Sequence[int], written: Collection[int]
+) -> Iterator[tuple[int, int]]:
     """Pairs of positions, one of them written, whose ranges of addresses meet."""
     mine = [k for k in spots if k in written]
     if len(mine) * len(spots) <= _PAIRWISE:
@@ -220,8 +226,11 @@ def _run(arrays: Sequence[Any], members: Sequence[int], names: Sequence[str]) ->
     width = arrays[members[0]].itemsize
     unit = 0
     for k, (low, _) in zip(members, bounds, strict=True):
-        unit = gcd(unit, low - start,
-                   *(s for s, n in zip(arrays[k].strides, arrays[k].shape, strict=True) if n > 1))
+        unit = gcd(
+            unit,
+            low - start,
+            *(s for s, n in zip(arrays[k].strides, arrays[k].shape, strict=True) if n > 1),
+        )
     unit = unit or width
     if unit < width:
         raise _refused("arrays offset by a part of an element", members, names)
@@ -231,13 +240,19 @@ def _run(arrays: Sequence[Any], members: Sequence[int], names: Sequence[str]) ->
     return Group(shape, (unit,), arrays[members[0]].dtype, None, found)
 
 
-def _members(arrays: Sequence[Any], members: Sequence[int], start: int, shape: tuple[int, ...],
-             strides: tuple[int, ...]) -> tuple[Member, ...] | None:
+def _members(
+    arrays: Sequence[Any],
+    members: Sequence[int],
+    start: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+) -> tuple[Member, ...] | None:
     """Each array as a view of a base; None when one of them is none."""
     out = []
     for k in members:
-        view = view_between(shape, strides, _address(arrays[k]) - start, arrays[k].shape,
-                            arrays[k].strides)
+        view = view_between(
+            shape, strides, _address(arrays[k]) - start, arrays[k].shape, arrays[k].strides
+        )
         if view is None:
             return None
         out.append(Member(k, view, _address(arrays[k]) - start))
@@ -247,78 +262,10 @@ def _members(arrays: Sequence[Any], members: Sequence[int], start: int, shape: t
 def _refused(what: str, members: Sequence[int], names: Sequence[str]) -> ArgumentError:
     listed = ", ".join(names[k] if k < len(names) else f"argument {k}" for k in members)
     return ArgumentError(
-        f"{listed}: {what} share memory, and one of them is written", kind="aliasing_args",
-        remedy="Pass a copy of one of them.")
-
-
-# -------------------------------------------------------------------------------- geometry
-
-
-def view_between(shape: tuple[int, ...], strides: tuple[int, ...], offset: int,
-                 size: tuple[int, ...], by: tuple[int, ...]) -> View | None:
-    """The view from a base of `shape` and `strides` to elements ``offset + i * by`` of shape
-    `size`; None when there is none.  All distances in one unit (bytes, here)."""
-    if size == shape and offset == 0 and all(
-            n == 1 or s == t for n, s, t in zip(shape, strides, by, strict=True)):
-        return View()
-    found = _indexed(shape, strides, offset, size, by)
-    return found if found is not None else _strided(shape, strides, offset, size, by)
-
-
-def _indexed(shape: tuple[int, ...], strides: tuple[int, ...], offset: int,
-             size: tuple[int, ...], by: tuple[int, ...]) -> View | None:
-    """Basic indexing and a permutation of axes."""
-    axes = sorted((k for k, n in enumerate(shape) if n > 1), key=lambda k: -abs(strides[k]))
-    # Axes that run backwards are counted from their other end.
-    left = offset - sum((shape[k] - 1) * strides[k] for k in axes if strides[k] < 0)
-    start: dict[int, int] = {}
-    for k in axes:
-        if strides[k] == 0:
-            return None
-        start[k] = min(left // abs(strides[k]), shape[k] - 1)
-        left -= start[k] * abs(strides[k])
-    if left or any(at < 0 for at in start.values()):
-        return None
-    taken: dict[int, tuple[int, int]] = {}
-    for m, (n, t) in enumerate(zip(size, by, strict=True)):
-        if n == 1:
-            continue
-        k = next((k for k in axes if k not in taken and t and t % strides[k] == 0 and
-                  0 <= start[k] + (n - 1) * (t // abs(strides[k])) < shape[k]), None)
-        if k is None:
-            return None
-        taken[k] = m, t // abs(strides[k])
-    items: list[Item] = []
-    for k, n in enumerate(shape):
-        at = start.get(k, 0)
-        at = n - 1 - at if strides[k] < 0 and n > 1 else at
-        if k not in taken:
-            items.append(Pick(at))
-        else:
-            m, step = taken[k]
-            items.append(Span(at, size[m], step if strides[k] > 0 else -step))
-    order = [taken[k][0] for k in sorted(taken)]
-    back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    spread: tuple[Item, ...] = tuple(NewAxis() if n == 1 else Span(0, n) for n in size)
-    return View().then(Index(tuple(items)), Permute(back), Index(spread), base=shape)
-
-
-def _strided(shape: tuple[int, ...], strides: tuple[int, ...], offset: int,
-             size: tuple[int, ...], by: tuple[int, ...]) -> View | None:
-    """``as_strided`` over a base whose row-major elements are equally distant."""
-    unit = min((abs(s) for n, s in zip(shape, strides, strict=True) if n > 1), default=1)
-    dense = dense_strides(shape)
-    if any(n > 1 and s != d * unit  # type: ignore[operator]
-           for n, s, d in zip(shape, strides, dense, strict=True)):
-        return None
-    by = tuple(t if n > 1 else 0 for n, t in zip(size, by, strict=True))
-    if offset % unit or any(t % unit for t in by):
-        return None
-    first = (offset + sum((n - 1) * t for n, t in zip(size, by, strict=True) if t < 0)) // unit
-    last = (offset + sum((n - 1) * t for n, t in zip(size, by, strict=True) if t > 0)) // unit
-    if first < 0 or last >= int(np.prod(shape)):
-        return None
-    return View((Strided(size, tuple(t // unit for t in by), offset // unit),))
+        f"{listed}: {what} share memory, and one of them is written",
+        kind="aliasing_args",
+        remedy="Pass a copy of one of them.",
+    )
 
 
 # ---------------------------------------------------------------------------------- copies
@@ -334,7 +281,7 @@ def copy_together(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         room = np.empty(high - low + shift + 64, np.uint8)
         begin = -_address(room) % 64 + shift
         source = np.asarray(_Run(low, (high - low,), (1,), [np.empty(0, np.uint8)], False))
-        room[begin:begin + high - low] = source
+        room[begin : begin + high - low] = source
         for k in inside:
             x = arrays[k]
             made[k] = np.ndarray(x.shape, x.dtype, room, begin + _address(x) - low, x.strides)

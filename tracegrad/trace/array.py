@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -361,15 +361,25 @@ class _Flags:
 
     def __init__(self, x: Tracer) -> None:
         strides: Any = x.layout.stride
-        self.c_contiguous = layout.is_c_ordered(x.shape, strides)
-        self.f_contiguous = layout.is_f_ordered(x.shape, strides)
-        self.contiguous = self.c_contiguous
-        self.forc = self.c_contiguous or self.f_contiguous
-        self.writeable = not (x.readonly or x.scalar)
-        self.owndata = not x.alias.is_view
+        c, f = layout.is_c_ordered(x.shape, strides), layout.is_f_ordered(x.shape, strides)
+        vars(self).update(
+            c_contiguous=c,
+            f_contiguous=f,
+            contiguous=c,
+            forc=c or f,
+            writeable=not (x.readonly or x.scalar),
+            owndata=not x.alias.is_view,
+        )
 
     def __getitem__(self, name: str) -> bool:
         return bool(getattr(self, name.lower()))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise UnsupportedError(
+            f"the flag {name!r} of a traced array cannot be set", loc=source.here()
+        )
+
+    __setitem__ = __setattr__
 
 
 def narrow(x: Tracer, dim: Any, start: Any, length: Any) -> Tracer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tracegrad.errors import LeakedTracerError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.evaluate import evaluate
 from tracegrad.graph.ir import Literal, Operand, Value
+from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.ops.create import ConstantData, constant, full
 from tracegrad.trace.memory import Tracer
 from tracegrad.types import TensorType
@@ -41,6 +43,14 @@ def evaluated(build: Callable[..., Operand], xs: Sequence[Tracer | Literal]) -> 
     )
     made = build(b, *[x if isinstance(x, Literal) else next(inputs) for x in xs])
     return evaluate(b.finish([made]), arrays)[0]  # type: ignore[arg-type]
+
+
+def reference(op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs) -> Any:
+    """The op's value for known operands, by its NumPy reference."""
+    arrays = [np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x.concrete for x in xs]
+    types = [TensorType(a.shape, dtypes.of(a.dtype)) for a in arrays]  # type: ignore[union-attr]
+    op.infer(attrs, *types)
+    return op.reference(attrs, *arrays)
 
 
 def leaked(x: Tracer) -> LeakedTracerError:

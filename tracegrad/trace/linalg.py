@@ -204,7 +204,7 @@ def norm(trace: Trace, a: Any, ord: Any = None, axis: Any = None, keepdims: bool
 
 def _root(trace: Trace, x: Tracer, axes: Any, keepdims: bool) -> Tracer:
     total = reduce.sum(trace, apply_op(trace, arithmetic.mul, (x, x)), axes, None, keepdims)
-    return apply_op(trace, transcendental.sqrt, (total,))
+    return reduce.root(trace, total)
 
 
 def _vector_norm(
@@ -226,6 +226,8 @@ def _vector_norm(
         raise ValueArgumentError(f"Invalid norm order '{ord}' for vectors", loc=source.here())
     powers = apply_op(trace, transcendental.power, (size, float(ord)))
     total = reduce.sum(trace, powers, axes, None, keepdims)
+    if ord > 0:
+        return reduce.root(trace, total, transcendental.power, 1.0 / float(ord))
     return apply_op(trace, transcendental.power, (total, 1.0 / float(ord)))
 
 

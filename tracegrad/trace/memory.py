@@ -34,6 +34,16 @@ class Memory(Storage):
     written_at: SourceLoc | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A base was detached in place at `version`: what replaces its family from the next write
+    on."""
+
+    family: family.Family
+    base: Value | None
+    version: int
+
+
 class Tracer:
     """One traced array or scalar.  The faces `Array` and `Tensor` add operators and methods.
 

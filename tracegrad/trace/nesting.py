@@ -58,7 +58,7 @@ class Nesting(Recorder):
         trace: Any = self.parent
         while trace is not None and trace is not x.trace:
             trace = trace.parent
-        if trace is None or not x.trace.open:
+        if trace is None or not trace.open:
             raise known.leaked(x)
         if x.concrete is not None and not x.memory.written:
             return self._again(x, x.alias, x._array)
@@ -72,7 +72,7 @@ class Nesting(Recorder):
             x = x.trace.plain(x)  # type: ignore[attr-defined]
         outer = x.memory
         if outer.array is not None:
-            x.trace._promote(outer)
+            x.trace._promote(outer)  # type: ignore[attr-defined]
         capture = self.captures.get(outer)
         if capture is None:
             capture = self._capture(outer, tracked=False)

@@ -16,7 +16,8 @@ from tracegrad.errors import DTypeError, ShapeError, ValueArgumentError
 from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, NewAxis, Reshape, Span
-from tracegrad.ops import accumulate, arithmetic, order, reduce, select
+from tracegrad.ops import accumulate, arithmetic, compare, order, reduce, select
+from tracegrad.ops.compare import logical_not
 from tracegrad.ops.transcendental import sqrt
 from tracegrad.trace import complex_parts, layout
 from tracegrad.trace.elementwise import apply_op, prepared, scalar_flag, truth
@@ -289,7 +290,15 @@ def std(
     keepdims: bool = False,
     where: Any = NOT_GIVEN,
 ) -> Tracer:
-    return apply_op(trace, sqrt, (var(trace, x, axis, dtype, ddof, keepdims, where),))
+    return root(trace, var(trace, x, axis, dtype, ddof, keepdims, where))
+
+
+def root(trace: Trace, total: Tracer, op: OpDef = sqrt, *others: Arg) -> Tracer:
+    """``op(total, *others)``, a root of a sum of powers, with derivative 0 where `total` is 0."""
+    is_zero = apply_op(trace, compare.eq, (total, Literal(0, total.element_type)))
+    some = where(trace, is_zero, Literal(1, total.element_type), total)
+    found = apply_op(trace, op, (some, *others))
+    return apply_op(trace, arithmetic.mul, (found, apply_op(trace, logical_not, (is_zero,))))
 
 
 def logsumexp(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:

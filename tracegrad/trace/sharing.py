@@ -36,13 +36,15 @@ class Sharing:
         """Leaves that have no input of their own; positions of captured arrays besides."""
         return frozenset(self.received) | {m.position for g in self.groups for m in g.members}
 
-    def enter(self, trace: Trace, signature: CallSignature, tracked: Collection[int],
-              captures: Captures) -> dict[int, Tracer]:
+    def enter(
+        self, trace: Trace, signature: CallSignature, tracked: Collection[int], captures: Captures
+    ) -> dict[int, Tracer]:
         """Make the inputs of common memory; what stands for each leaf that is a view of it."""
         out: dict[int, Tracer] = {}
         for group in self.groups:
-            for member, x in zip(group.members, self._members(trace, signature, group),
-                                 strict=True):
+            for member, x in zip(
+                group.members, self._members(trace, signature, group), strict=True
+            ):
                 if member.position < len(signature.leaves):
                     captures.passed.add(x.memory)
                     out[member.position] = x
@@ -52,30 +54,39 @@ class Sharing:
         for k, given in self.received.items():
             memories.setdefault(given.memory, []).append(k)
         for leaves in memories.values():
-            made = trace.receive([self.received[k] for k in leaves],
-                                 tracked=any(k in tracked for k in leaves))
+            made = trace.receive(
+                [self.received[k] for k in leaves], tracked=any(k in tracked for k in leaves)
+            )
             out.update(zip(leaves, made, strict=True))
         return out
 
     def _members(self, trace: Trace, signature: CallSignature, group: Group) -> list[Tracer]:
-        name = "memory"
-        if group.root is not None and group.root < len(signature.leaves):
-            name = signature.leaves[group.root].name
+        name, leaves = "memory", signature.leaves
+        if group.root is not None and group.root < len(leaves):
+            name = leaves[group.root].name
         base = trace.argument(group.type, name, tracked=False, layout=group.layout)
         arrays = [self.arrays[m.position] for m in group.members]
         # The base may be written where one of the arrays may.
         base.readonly = not any(x.flags.writeable for x in arrays)
-        return [_member(trace, base, m, x) for m, x in zip(group.members, arrays, strict=True)]
+        names = [
+            leaves[m.position].name if m.position < len(leaves) else "captured"
+            for m in group.members
+        ]
+        return [
+            _member(trace, base, m, x, name)
+            for m, x, name in zip(group.members, arrays, names, strict=True)
+        ]
 
 
-def _member(trace: Trace, base: Tracer, member: Member, array: np.ndarray) -> Tracer:
+def _member(trace: Trace, base: Tracer, member: Member, array: np.ndarray, name: str) -> Tracer:
     readonly = not array.flags.writeable
     if not member.view:
         return trace.face(trace, base.alias, base.layout, base._value, None, readonly=readonly)
     alias = family.view_of(base.alias, member.view.steps, grad=True, op_name="argument")
     layout = Geometry(member.offset // array.itemsize, array.shape, element_strides(array))
     assert base._value is not None
-    value = trace.builder.alias(view, base._value, HandleAttrs(member.view, "argument"))
+    attrs = HandleAttrs(member.view, "argument")
+    value = trace.builder.alias(view, base._value, attrs, name)
     return trace.face(trace, alias, layout, value, None, readonly=readonly)
 
 

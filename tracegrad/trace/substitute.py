@@ -275,6 +275,8 @@ class Substitution:
             raw.__module__,
         )
         for name, value in raw.__dict__.items():
+            if name == "__tracegrad_transforms__":  # a cache, see transforms.py
+                continue
             new.__dict__[name] = (
                 value if name == "__wrapped__" else self.read(Attribute(path, name), value)
             )

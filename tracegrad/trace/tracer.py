@@ -2,9 +2,8 @@
 
 A tracer (`trace.memory`) is a handle: an `Alias` (which storage, which view, made how) plus
 NumPy's memory layout, which only decides whether a reshape is a view or a copy.  A storage made
-from constants alone
-stays *concrete*: a real ndarray is kept beside it, and it enters the graph when it meets a
-traced value or is written with one.
+from constants alone stays *concrete*: a real ndarray is kept beside it, and it enters the graph
+when it meets a traced value or is written with one.
 """
 
 from __future__ import annotations
@@ -24,22 +23,12 @@ from tracegrad.graph.storage import Geometry, Step, View, dense_strides
 from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
 from tracegrad.trace import known
 from tracegrad.trace.inference import check_kept
-from tracegrad.trace.memory import Memory, Tracer
+from tracegrad.trace.memory import Cut, Memory, Tracer
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.nesting import Capture, Nesting
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.family import Alias, CreationKind
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """A base was detached in place at `version`: what replaces its family from the next write
-    on."""
-
-    family: family.Family
-    base: Value | None
-    version: int
 
 
 @dataclass(eq=False)
@@ -163,8 +152,14 @@ class Trace(Nesting):
             return op.lowering.build(self.builder, attrs, *xs)
         return self.builder.emit(op, xs, attrs, hint=hint)
 
-    def apply_loop(self, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs,
-                   region: Graph, hints: Sequence[str]) -> tuple[Tracer, ...]:
+    def apply_loop(
+        self,
+        op: OpDef,
+        operands: Sequence[Tracer | Literal],
+        attrs: Attrs,
+        region: Graph,
+        hints: Sequence[str],
+    ) -> tuple[Tracer, ...]:
         """Record a loop; as `apply_region`, with literals among the first carries."""
         xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
         tracked = False
@@ -297,7 +292,7 @@ class Trace(Nesting):
     ) -> None:
         if target.concrete is not None:
             if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
-                value = self._reference(op, list(xs), attrs)
+                value = known.reference(op, list(xs), attrs)
                 target._array[...] = value  # type: ignore[index]
                 target.memory.version += 1
                 return
@@ -401,23 +396,10 @@ class Trace(Nesting):
         if STATE.inference:
             memory.inference = self._has_inference = True
 
-    def _reference(self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs) -> Any:
-        arrays = [
-            np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x.concrete for x in xs
-        ]
-        op.infer(
-            attrs,
-            *[
-                TensorType(a.shape, dtypes.of(a.dtype))  # type: ignore[union-attr]
-                for a in arrays
-            ],
-        )
-        return op.reference(attrs, *arrays)
-
     def _fold(
         self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs, scalar: bool, weak: bool
     ) -> Any:
-        out = self._reference(op, xs, attrs)
+        out = known.reference(op, xs, attrs)
         if isinstance(out, tuple):
             return tuple(self.concrete(o) for o in out)
         return self.concrete(out, scalar=scalar, weak=weak)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracegrad.dims import Dim, add, is_at_most, mul
 from tracegrad.graph.storage import Index, Pick, Retype, Span, View
+from tracegrad.graph.symbols import symbols_of
 from tracegrad.ops.views import flat_positions
 from tracegrad.types import Shape
 
@@ -18,12 +19,15 @@ _ENUMERATE = 1 << 14  # elements of a base up to which regions are compared one 
 @lru_cache(maxsize=65536)
 def are_disjoint(a: View, b: View, base: Shape) -> bool:
     """True when it is certain that no element of the base is read by both views."""
-    if len(a.steps) == len(b.steps) == 1:
+    if a.steps and b.steps:
         first, second = a.steps[0], b.steps[0]
         if isinstance(first, Index) and isinstance(second, Index):
-            return _index_disjoint(first, second)
+            if _index_disjoint(first, second):
+                return True
+            if len(a.steps) == len(b.steps) == 1:
+                return False
     if not all(isinstance(n, int) for n in base) or any(
-            isinstance(s, Retype) for s in (*a.steps, *b.steps)):
+            isinstance(s, Retype) or symbols_of(s) for s in (*a.steps, *b.steps)):
         return False
     if int(np.prod(base)) > _ENUMERATE:  # type: ignore[arg-type]
         return False

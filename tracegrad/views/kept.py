@@ -8,6 +8,7 @@ from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import ByRegions, Linear, NoGradient, Partials, Rules
 from tracegrad.ops.custom import CustomAttrs
+from tracegrad.ops.pairs_derivative import is_by_pairs, pull_pairs
 
 
 def kept_operands(node: Node, tracked: Collection[int]) -> frozenset[int]:
@@ -27,12 +28,13 @@ def kept_operands(node: Node, tracked: Collection[int]) -> frozenset[int]:
     outs = tuple(b.input(t, "out") for t in several)
     cts = tuple(b.input(t, "ct") if t.dtype.is_inexact else None for t in several)
     found: list[Operand | None]
-    if isinstance(d, Partials):
-        found = [
-            d.of[k](b, cts[0], outs[0], *xs)
-            for k in tracked  # type: ignore[misc]
-            if d.of[k] is not None
-        ]
+    if is_by_pairs(node.op, node.attrs, [*several, *(x.type for x in xs)]):
+        assert cts[0] is not None
+        given = pull_pairs(b, node.op, node.attrs, cts[0], xs)
+        found = [given[k] for k in tracked]
+    elif isinstance(d, Partials):
+        partials = [d.of[k] for k in tracked]
+        found = [p(b, cts[0], outs[0], *xs) for p in partials if p is not None]
     elif isinstance(d, Linear):
         found = list(d.transpose(b, node.attrs, cts[0], tuple(xs)))
     else:

@@ -6,7 +6,7 @@ Called by the tracer at the user's line, and by functionalisation for graphs rea
 from __future__ import annotations
 
 from tracegrad.errors import ViewMutationError
-from tracegrad.graph.storage import overlaps_itself
+from tracegrad.graph.storage import Bitcast, overlaps_itself
 from tracegrad.source import SourceLoc
 from tracegrad.views.family import Alias, CreationKind
 
@@ -39,6 +39,14 @@ def check_write(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None,
     `tracked`: the written tensor or an operand requires a gradient.  With gradients off, or
     nothing tracked, every kind of view may be written.  `exact` accepts multi-output views.
     """
+    if grad and tracked and alias.dtype.is_inexact and any(
+            isinstance(s, Bitcast) for s in alias.view.steps):
+        raise ViewMutationError(
+            f"a value that requires a gradient is written through a view of other bytes as "
+            f"{alias.dtype.np}, which has no gradient", kind="bitcast_inplace", loc=loc,
+            op_name=alias.op_name, notes=(("the view was made here:", alias.made),),
+            remedy="Write the array itself (for complex ones its real and imag), or write the "
+            "value's detach().")
     if not (grad and tracked and alias.is_view) or _allowed(alias, exact):
         return
     raise _error(alias, "is being modified in place", loc, direct=True)
