@@ -19,6 +19,7 @@ from tracegrad.compiled import CompiledFunction, compile, disable_compile
 from tracegrad.custom import Function, custom_jvp, custom_vjp
 from tracegrad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from tracegrad.options import Options
+from tracegrad.pullbacks import jvp, vjp
 from tracegrad.spec import spec
 from tracegrad.trace.modes import (
     enable_grad,
@@ -29,7 +30,7 @@ from tracegrad.trace.modes import (
     set_grad_enabled,
 )
 from tracegrad.trace.signature import register_pytree
-from tracegrad.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
+from tracegrad.transforms import grad, stop_gradient, value_and_grad
 
 __version__ = "0.1.0"
 

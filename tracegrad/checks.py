@@ -10,8 +10,8 @@ import optree
 
 from tracegrad import source
 from tracegrad.errors import ArgumentError, GradientCheckError, ValueArgumentError
+from tracegrad.pullbacks import jvp, vjp
 from tracegrad.trace.signature import NAMESPACE
-from tracegrad.transforms import jvp, vjp
 
 _STEP = {8: 1e-6, 4: 1e-2}  # bytes of a float -> step of the central difference
 _TOLERANCE = {8: 2e-5, 4: 2e-2}

@@ -7,12 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracegrad import nested
+from tracegrad.differentiated import (
+    ArgNames,
+    ArgNums,
+    Differentiated,
+    cached,
+    hashable,
+    options_of,
+)
 from tracegrad.graph.ir import Value
 from tracegrad.options import Options
+from tracegrad.pullbacks import jvp
 from tracegrad.trace.tracer import Tracer
-from tracegrad.transforms import (
-    ArgNames, ArgNums, Differentiated, cached, grad, hashable, jvp, options_of,
-)
+from tracegrad.transforms import grad
 
 
 class _Jacobian(Differentiated):

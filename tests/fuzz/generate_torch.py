@@ -82,12 +82,9 @@ class TorchProgram:
         """A basic index without negative steps."""
         for _ in range(20):
             text = self.draw.basic(shape)
-            if ":-1" not in text.replace(":-1,", "") or text.count(":") < 2:
-                if not any(
-                    part.count(":") == 2 and part.strip().rsplit(":", 1)[1].startswith("-")
-                    for part in text.split(",")
-                ):
-                    return text
+            parts = [part.strip().split(":") for part in text.split(",")]
+            if not any(len(p) == 3 and p[2].startswith("-") for p in parts):
+                return text
         return "..."
 
     # -- expressions

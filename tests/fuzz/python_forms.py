@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from tests.fuzz.draw import Draw, Live
+from tests.fuzz.expressions import Expressions
 
 
-class PythonForms:
+class PythonForms(Expressions):
     """Mixin of `NumpyProgram`; each method writes one statement."""
-
-    draw: Draw
-    live: Live
-
-    def array(self, rank: int = 0) -> str:
-        raise AttributeError
-
-    def target(self, rank: int = 0) -> str:
-        raise AttributeError
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        raise AttributeError
 
     def rows(self) -> str:
         """Iteration over the first axis: views of rows, or scalars of a vector."""

@@ -119,3 +119,18 @@ def test_rolled_gradient_is_that_of_the_unrolled(f):
     unrolled = tg.grad(f, argnums=nums, loops="unroll")(*arguments(f))
     for a, b in zip(rolled, unrolled, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+def two_updates_of_a_temporary(u):
+    for _ in range(8):
+        flux = u[1:] - u[:-1]
+        u[1:-1] += flux[1:] - flux[:-1]
+    return np.sum(u)
+
+
+def test_a_cotangent_that_starts_anew_does_not_clear_its_buffer_too_early():
+    # The new zeros of `flux`'s cotangent once took the buffer of the old one before it was read.
+    (u,) = arguments(two_updates_of_a_temporary)
+    np.testing.assert_allclose(
+        tg.grad(two_updates_of_a_temporary)(u.copy()),
+        tg.grad(two_updates_of_a_temporary, loops="unroll")(u.copy()), rtol=1e-9, atol=1e-9)

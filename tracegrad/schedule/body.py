@@ -239,6 +239,9 @@ class Body:
                     continue
                 result = node.results[0]
                 role = self.fusion.role[result]
+                # What is updated in place lives in the carry's buffer as well.
+                stack.extend((r, direct) for at, r in updated(node)
+                             if node.operands[at] is x and r in self.effects.in_place)
                 if role in (Role.VIRTUAL, Role.ABSORBED):
                     stack.append((result, False))
                     continue
