@@ -206,6 +206,12 @@ class RuntimeValueError(TracegradError, ValueError):
     kind = "runtime_value"
 
 
+class MemoryLimitError(TracegradError, MemoryError):
+    """`Options(memory_limit=...)` cannot be kept; the text names the smallest limit that can."""
+
+    kind = "memory_limit"
+
+
 class ParseError(TracegradError, ValueError):
     """Text IR, or a spec such as ``f8[n,3]``, does not parse."""
 

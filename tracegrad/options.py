@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -45,8 +46,9 @@ class Options:
     copy_outputs: bool = False
     #: ``"require"`` refuses a program in which a write by the user would need a fresh copy.
     inplace: Literal["auto", "require"] = "auto"
-    #: Most bytes that a gradient may keep between forward and backward; None is no limit.
-    memory_limit: int | None = None
+    #: Most bytes that a call may use beside its arguments and results (a number, or "512MB"): loops
+    #: keep fewer states for the backward pass and compute them again.  None is no limit.
+    memory_limit: int | str | None = None
     #: Allow contraction to fused multiply-add, reciprocal multiplication and loss of the sign
     #: of zero.  Never the whole of ``-ffast-math``; NaN and infinities keep their meaning.
     fastmath: bool = False
@@ -60,6 +62,8 @@ class Options:
     max_unrolled: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.memory_limit, str):
+            object.__setattr__(self, "memory_limit", _bytes(self.memory_limit))
         for name, hint in _HINTS.items():
             _check_value(name, getattr(self, name), hint)
         for is_set, text in _NOT_YET:
@@ -102,9 +106,16 @@ _NOT_YET: tuple[tuple[Callable[[Options], bool], str], ...] = (
     (lambda o: o.backend == "cuda", "backend='cuda'"),
     (lambda o: o.loops == "roll", "loops='roll'"),
     (lambda o: o.inplace == "require", "inplace='require'"),
-    (lambda o: o.memory_limit is not None, "memory_limit"),
     (lambda o: o.threads is not None and o.threads > 1, "threads above 1"),
 )
+
+
+def _bytes(text: str) -> int:
+    """``"512MB"`` as a number of bytes; units are powers of 1024."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)i?B?\s*", text)
+    if found is None:
+        raise OptionError(f"memory_limit: {text!r} is not a size", remedy='Write for example "512MB".')
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
 def _nearest(name: str, known: list[str]) -> str:

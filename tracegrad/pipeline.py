@@ -19,7 +19,9 @@ from tracegrad.aliasing.functionalize import functionalize
 from tracegrad.aliasing.pairs import real_graph
 from tracegrad.autodiff.custom import inline_custom
 from tracegrad.autodiff.expand import expand_transforms
+from tracegrad.autodiff.segment import segment_loops
 from tracegrad.codegen.unit import SourceUnit, render
+from tracegrad.errors import MemoryLimitError
 from tracegrad.graph.ir import Graph
 from tracegrad.options import Options
 from tracegrad.rewrite.cleanup import drop_grafts
@@ -29,6 +31,7 @@ from tracegrad.runtime.artifact import Executable
 from tracegrad.runtime.cpu import load
 from tracegrad.schedule.plan import Plan, make_plan
 
+MOST_LEVELS = 5  # of nested segments: a fifth root of the trips is short enough
 GRAPH_STAGES = ("traced", "functional", "joint", "optimized")
 STAGES = (*GRAPH_STAGES, "scheduled", "source")
 
@@ -69,8 +72,25 @@ class Lowering:
         return functional(self.traced, self.options)
 
     @cached_property
+    def levels(self) -> int:
+        """How deeply loops are nested into segments, so that the memory limit holds."""
+        limit = self.options.memory_limit
+        if limit is None:
+            return 1
+        peaks = []
+        for levels in range(1, MOST_LEVELS + 1):
+            chosen = self.select(joint(segment_loops(self.functional, levels)))[0]
+            peaks.append(make_plan(optimize(chosen)).program.arena_nbytes)
+            if peaks[-1] <= limit:
+                return levels
+        raise MemoryLimitError(
+            f"{self.traced.name} needs {min(peaks)} bytes beside its arguments and results, and "
+            f"memory_limit is {limit}",
+            remedy=f"The smallest limit that works is memory_limit={min(peaks)}.")
+
+    @cached_property
     def joint(self) -> Graph:
-        return joint(self.functional)
+        return joint(segment_loops(self.functional, self.levels))
 
     @cached_property
     def returned(self) -> Graph:

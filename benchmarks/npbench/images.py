@@ -45,7 +45,7 @@ def _detector(rng, n, bins):
     return rng.uniform(0.0, 1.0, n), rng.uniform(0.0, 1.0, n), bins
 
 
-@kernel(_detector, small={"n": 60, "bins": 9}, large={"n": 40_000, "bins": 100},
+@kernel(_detector, small={"n": 60, "bins": 9}, large={"n": 40_000, "bins": 100}, steps=(1,),
         changed="mean of the masked pixels as a sum with where= over their number, "
                 "since data[mask] has a shape that depends on data")
 def azimint_naive(data, radius, bins):

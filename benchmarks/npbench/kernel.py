@@ -20,6 +20,8 @@ class Kernel:
 
     `make` draws the arguments for a size; `small` is for tests, `large` for timings.  `changed`
     says what had to change for tracegrad in an otherwise natural NumPy program ("" is nothing).
+    `steps` are arguments in which the value has jumps, so that differences say nothing; `slack`
+    is the relative error of differences near kinks, where `minimum` and the like change sides.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Kernel:
     large: Mapping[str, int]
     changed: str = ""
     group: str = field(default="", compare=False)
+    steps: tuple[int, ...] = ()
+    slack: float = 1e-6
 
     def arguments(self, size: Mapping[str, int], seed: int = 0) -> Arguments:
         """Fresh arguments for `size`; equal for equal seeds."""
@@ -36,23 +40,24 @@ class Kernel:
 
 
 def kernel(make: Make, *, small: Mapping[str, int], large: Mapping[str, int],
-           changed: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+           changed: str = "", steps: tuple[int, ...] = (), slack: float = 1e-6,
+           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function in `KERNELS` under its own name."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         group = function.__module__.rsplit(".", 1)[-1]
-        KERNELS[name] = Kernel(name, function, make, small, large, changed, group)
+        KERNELS[name] = Kernel(name, function, make, small, large, changed, group, steps, slack)
         return function
 
     return enter
 
 
-def differentiable(arguments: Arguments) -> tuple[int, ...]:
-    """The positions of float arguments: those a gradient is taken of."""
+def differentiable(kernel: Kernel, arguments: Arguments) -> tuple[int, ...]:
+    """The positions of float arguments without jumps: those a gradient is taken of."""
     return tuple(k for k, x in enumerate(arguments)
-                 if isinstance(x, float) or
-                 (isinstance(x, np.ndarray) and x.dtype == np.float64))
+                 if k not in kernel.steps and (isinstance(x, float) or (
+                     isinstance(x, np.ndarray) and x.dtype == np.float64)))
 
 
 def fresh(arguments: Arguments) -> Arguments:

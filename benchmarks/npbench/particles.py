@@ -67,7 +67,7 @@ def _electrons(rng, kz, e, qz, w, atoms, orbitals):
     return neighbours, coupling, green, phonon
 
 
-@kernel(_electrons, small={"kz": 2, "e": 3, "qz": 2, "w": 2, "atoms": 3, "orbitals": 2},
+@kernel(_electrons, small={"kz": 1, "e": 2, "qz": 1, "w": 2, "atoms": 2, "orbitals": 2},
         large={"kz": 2, "e": 5, "qz": 2, "w": 2, "atoms": 4, "orbitals": 3},
         changed="real matrices instead of complex ones")
 def scattering_self_energies(neighbours, coupling, green, phonon):

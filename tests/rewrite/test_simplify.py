@@ -30,11 +30,15 @@ from tests.rewrite.graphs import (
 )
 from tracegrad import dtypes
 from tracegrad.dtypes import BOOL, F64, I8, DType
+from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.evaluate import evaluate
-from tracegrad.graph.ir import Graph, Literal
+from tracegrad.graph.ir import Graph, Literal, Operand, Value
 from tracegrad.graph.storage import (
     Expand,
+    Index,
+    Pick,
     Reshape,
+    Span,
     Strided,
     View,
 )
@@ -44,6 +48,7 @@ from tracegrad.ops.arithmetic import absolute, add, div, mul, neg, positive, sub
 from tracegrad.ops.bitwise import bitwise_xor, invert
 from tracegrad.ops.cast import cast
 from tracegrad.ops.compare import eq, gt, logical_and, logical_not, logical_or
+from tracegrad.ops.pairs import joined, part
 from tracegrad.ops.reduce import max_, sum_
 from tracegrad.ops.select import maximum, where
 from tracegrad.ops.views import (
@@ -52,6 +57,18 @@ from tracegrad.ops.views import (
     copy,
 )
 from tracegrad.rewrite.driver import RULES, simplify, simplify_counting
+
+
+def halves(b: GraphBuilder, x: Value) -> tuple[Operand, Operand]:
+    """Both parts of a last axis of 2."""
+    return part(b, x, 0), part(b, x, 1)
+
+
+def half_of_zeros(b: GraphBuilder, x: Value, k: int) -> Operand:
+    """`x` as part `k` of zeros."""
+    view = View((Index((Span(0, 3), Pick(k))),))
+    return add_slices(b, 0, x, view=view, shape=(3, 2))  # type: ignore[no-any-return]
+
 
 # (rule, builder, input types, nodes left); "~": the sign of zero may differ, "=": last bits too.
 EXACT: list[tuple[str, Build, tuple[str, ...], int]] = [
@@ -72,6 +89,8 @@ EXACT: list[tuple[str, Build, tuple[str, ...], int]] = [
     ("twice_is_nothing", lambda b, x: logical_not(b, logical_not(b, x)), ("bool[4]",), 0),
     ("absolute_drops_sign", lambda b, x: absolute(b, neg(b, x)), ("i8[4]",), 1),
     ("absolute_drops_sign", lambda b, x: absolute(b, absolute(b, x)), (X,), 1),
+    ("part_of_pair", lambda b, s, t: mul(b, *halves(b, joined(b, s, t, (3,)))), (S, S), 1),
+    ("pair_of_parts", lambda b, x: joined(b, *halves(b, x), (4,)), ("f64[4, 2]",), 0),
     ("identity", lambda b, x: copy(b, positive(b, x)), (X,), 0),
     ("add_negated", lambda b, x, y: add(b, x, neg(b, y)), (X, X), 1),
     ("add_negated", lambda b, x, y: add(b, neg(b, x), y), (X, X), 1),
@@ -169,6 +188,18 @@ UP_TO_ZERO: list[tuple[str, Build, tuple[str, ...], int]] = [
     (
         "add_twice",
         lambda b, s, t: add_slices(b, padded(b, s, ROW), t, view=ROW, shape=(4, 3)),
+        (S, S),
+        2,
+    ),
+    (
+        "add_other_part",
+        lambda b, s, t: add(b, half_of_zeros(b, s, 1), half_of_zeros(b, t, 0)),
+        (S, S),
+        1,
+    ),
+    (
+        "add_to_part",
+        lambda b, s, t: add(b, joined(b, s, t, (3,)), half_of_zeros(b, s, 1)),
         (S, S),
         2,
     ),

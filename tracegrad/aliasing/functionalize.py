@@ -30,7 +30,7 @@ from tracegrad.graph.op import NoGradient
 from tracegrad.graph.storage import Bitcast, View
 from tracegrad.ops.bitcast import bitcast
 from tracegrad.ops.custom import ReturnedAttrs, custom_view
-from tracegrad.ops.control import LoopAttrs
+from tracegrad.ops.branch import CONTROL
 from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
 from tracegrad.views import family, legality
 from tracegrad.views.family import Alias, Family, Storage
@@ -209,8 +209,8 @@ class _Functionalizer:
     def _emit(self, node: Node) -> tuple[Value, ...]:
         operands = [self._value(x) for x in node.operands]
         regions = tuple(self._region(r) for r in node.regions)
-        if isinstance(node.attrs, LoopAttrs):
-            # A loop's outputs are its carries: writes to them are among the results already.
+        if isinstance(node.attrs, CONTROL):
+            # Writes of a region are among its outputs already.
             regions = tuple(replace(r, outputs=r.outputs[:len(r.outputs) if r.alias is None
                                                          else r.alias.results], alias=None)
                             for r in regions)
@@ -289,7 +289,8 @@ class _Functionalizer:
 
     def _taken(self, base: Value, view: View) -> Value:
         """The elements that a view of `base` reads, some perhaps as another dtype."""
-        part, start = base, 0
+        part: Operand = base
+        start = 0
         for k, step in enumerate(view.steps):
             if isinstance(step, Bitcast):
                 part = as_view(self.b, part, *view.steps[start:k])

@@ -20,6 +20,7 @@ from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import same_inputs
+from tracegrad.ops.branch import WhileAttrs
 from tracegrad.ops.control import LoopAttrs, emit_loop
 from tracegrad.ops.create import full
 from tracegrad.types import TensorType
@@ -30,20 +31,34 @@ Derivatives = Sequence[Operand | None]
 def pull_loop(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
               ) -> list[Operand | None]:
     """Cotangents of the operands of a loop; the forward loop in `reverse.b` gains its tapes."""
-    body = _Body(node)
-    active = _active_inputs(body, {k for k, w in enumerate(wanted) if w})
-    back = _Backward(body, active, cts)
-    b = reverse.b
-    tapes = _extend_forward(b, node, back)
-    attrs = body.attrs
-    carries = [*(_dense(b, cts[k], node.results[k]) for k in back.carries),
-               *(_zeros(b, body.region.inputs[k].type) for k in back.accumulated)]
+    assert isinstance(node.attrs, LoopAttrs)
+    attrs, body = node.attrs, Body(node.regions[0], node.attrs)
+    active = active_inputs(body, {k for k, w in enumerate(wanted) if w})
+    back = Backward(body, active, cts)
+    tapes = _extend_forward(reverse.b, node, attrs, back)
+    return run_backward(reverse.b, node, attrs, back, cts, tapes, _count(node))
+
+
+def _count(node: Node) -> Operand | None:
+    """How many iterations a loop runs, where an operand says it."""
+    assert isinstance(node.attrs, LoopAttrs)
+    return node.operands[-1] if node.attrs.counted else None
+
+
+def run_backward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward,
+                 cts: Derivatives, tapes: Sequence[Value], count: Operand | None
+                 ) -> list[Operand | None]:
+    """Emit the reverse of a loop, `attrs`, whose iterations left `tapes`; returns the cotangents
+    of the operands of `node`."""
+    body = back.body
+    carries = [*(dense(b, cts[k], node.results[k]) for k in back.carries),
+               *(zeros(b, body.region.inputs[k].type) for k in back.accumulated)]
     xs = [*(node.operands[k] for k in back.xs), *tapes,
-          *(_dense(b, cts[k], node.results[k]) for k in back.stacked)]
+          *(dense(b, cts[k], node.results[k]) for k in back.stacked)]
     out = emit_loop(
         b, back.graph, attrs.index, attrs.trips, carries=carries,
         consts=[node.operands[k] for k in back.consts],
-        xs=xs, reverse=not attrs.reverse,
+        xs=xs, reverse=not attrs.reverse, count=count,
         hints=[f"d_{body.region.inputs[k].hint}"
                for k in (*back.carries, *back.accumulated, *back.moving)])
     found: list[Operand | None] = [None] * len(node.operands)
@@ -52,20 +67,19 @@ def pull_loop(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[b
     return found
 
 
-class _Body:
-    """A loop node's region and the kinds of its inputs."""
+class Body:
+    """The region that iterations run and the kinds of its inputs."""
 
-    def __init__(self, node: Node) -> None:
-        assert isinstance(node.attrs, LoopAttrs)
-        self.attrs = node.attrs
-        self.region = node.regions[0]
+    def __init__(self, region: Graph, attrs: LoopAttrs | WhileAttrs) -> None:
+        self.attrs = attrs
+        self.region = region
         n, m = self.attrs.carries, self.attrs.consts
         self.carries = range(n)
         self.consts = range(n, n + m)
         self.xs = range(n + m, len(self.region.inputs))
 
 
-def _active_inputs(body: _Body, given: set[int]) -> set[int]:
+def active_inputs(body: Body, given: set[int]) -> set[int]:
     """Region inputs that a gradient flows through: those asked for, and carries they reach."""
     active = set(given)
     while True:
@@ -77,14 +91,14 @@ def _active_inputs(body: _Body, given: set[int]) -> set[int]:
         active |= more
 
 
-class _Backward:
+class Backward:
     """The region of the reverse loop, and what it takes from outside.
 
     All fields but `graph` and `tapes` are region inputs (equal to operand numbers of the node)
     or, for `stacked`, results of the node.
     """
 
-    def __init__(self, body: _Body, active: set[int], cts: Derivatives) -> None:
+    def __init__(self, body: Body, active: set[int], cts: Derivatives) -> None:
         self.body = body
         region, attrs = body.region, body.attrs
         self.carries = [k for k in body.carries if k in active]
@@ -104,10 +118,10 @@ class _Backward:
                 reverse.contribute(out, ct)
         sums = {k: b.input(region.inputs[k].type, f"sum_{region.inputs[k].hint}")
                 for k in self.accumulated}
-        for node in reversed(region.nodes):
-            reverse.visit(node)
         for k, total in sums.items():
             reverse.contribute(region.inputs[k], total)
+        for node in reversed(region.nodes):
+            reverse.visit(node)
         outputs = [reverse.total_of_input(region.inputs[k])
                    for k in (*self.carries, *self.accumulated, *self.moving)]
         self.forward = tuple(b.nodes[:len(region.nodes)])
@@ -151,49 +165,60 @@ class _Backward:
             (*kept, *nodes), tuple(outputs))
 
     def _recomputable(self) -> set[Value]:
-        """Forward values that follow from constants, moving inputs and the index alone."""
+        """Forward values that follow from constants, moving inputs and the index alone (and from
+        the carries, which are taped, where the loop says so)."""
+        everything = self.body.attrs.recompute
         known = {self.body.region.inputs[k] for k in (*self.body.consts, *self.body.xs)}
+        if everything:
+            known |= {self.body.region.inputs[k] for k in self.body.carries}
         again: set[Value] = set()
         for node in self.forward:
-            if not node.op.has(Trait.EXPENSIVE) and all(
+            if (everything or not node.op.has(Trait.EXPENSIVE)) and all(
                     v in known or v in again for v in node.values()):
                 again.update(node.results)
         return again
 
 
-def _extend_forward(b: GraphBuilder, node: Node, back: _Backward) -> list[Value]:
+def _extend_forward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward
+                    ) -> list[Value]:
     """Let the forward loop stack what the reverse loop needs; returns the stacks."""
-    attrs, region = back.body.attrs, back.body.region
+    region = back.body.region
     stacks = [Value(TensorType((attrs.trips, *v.type.shape), v.dtype), f"{v.hint}_tape",
                     loc=node.loc) for v in back.tapes]
     if not stacks and back.forward == region.nodes:
         return []
     longer = Graph(region.name, region.stage, region.inputs, back.forward,
                    (*region.outputs, *back.tapes), region.tracked)
-    at = next(k for k in range(len(b.nodes)) if b.nodes[k] is node)
-    b.nodes[at] = replace(
+    exchange(b, node, replace(
         node, regions=(longer,), results=(*node.results, *stacks),
-        attrs=replace(attrs, results=(*attrs.results, *(s.type for s in stacks))))
+        attrs=replace(attrs, results=(*attrs.results, *(s.type for s in stacks)))))
     return stacks
+
+
+def exchange(b: GraphBuilder, node: Node, longer: Node) -> None:
+    """Put `longer`, which has the results of `node` and more, in the place of it."""
+    at = next(k for k in range(len(b.nodes)) if b.nodes[k] is node)
+    b.nodes[at] = longer
 
 
 def push_loop(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | None]:
     """Tangents of the results of a loop: one loop carries values and tangents together."""
-    body = _Body(node)
-    active = _active_inputs(body, {k for k, t in enumerate(ts) if t is not None})
-    inner = _tangent_region(body, active)
+    assert isinstance(node.attrs, LoopAttrs)
+    attrs, body = node.attrs, Body(node.regions[0], node.attrs)
+    active = active_inputs(body, {k for k, t in enumerate(ts) if t is not None})
+    inner = tangent_region(body, active)
     b = forward.b
     c = body.attrs.carries
     moved = [k for k in body.carries if k in active]
     operands = list(node.operands)
-    dots = {k: _dense(b, ts[k], node.operands[k]) for k in active}
+    dots = {k: dense(b, ts[k], node.operands[k]) for k in active}
     carries = [*operands[:c], *(dots[k] for k in moved)]
     consts = [*(operands[k] for k in body.consts),
               *(dots[k] for k in body.consts if k in active)]
     xs = [*(operands[k] for k in body.xs), *(dots[k] for k in body.xs if k in active)]
     ys = range(c, len(body.region.outputs))
-    out = emit_loop(b, inner.graph, body.attrs.index, body.attrs.trips, carries=carries,
-                    consts=consts, xs=xs, reverse=body.attrs.reverse)
+    out = emit_loop(b, inner.graph, attrs.index, attrs.trips, carries=carries,
+                    consts=consts, xs=xs, reverse=attrs.reverse, count=_count(node))
     forward.renamed(node, (*out[:c], *out[c + len(moved):c + len(moved) + len(ys)]))
     found: list[Operand | None] = [None] * len(node.results)
     for k, t in zip((*moved, *inner.stacked),
@@ -208,7 +233,7 @@ class _Tangents:
     stacked: tuple[int, ...]  # results of the node that have a stacked tangent
 
 
-def _tangent_region(body: _Body, active: set[int]) -> _Tangents:
+def tangent_region(body: Body, active: set[int]) -> _Tangents:
     """The region on values and tangents: carries, their tangents, consts, theirs, xs, theirs."""
     region, c = body.region, body.attrs.carries
     b = GraphBuilder(f"{region.name}.fwd")
@@ -236,15 +261,15 @@ def _tangent_region(body: _Body, active: set[int]) -> _Tangents:
               (*outputs[:c], *moved, *outputs[c:], *(dot(k) for k in stacked))), stacked)
 
 
-def _zeros(b: GraphBuilder, type_: TensorType) -> Value:
+def zeros(b: GraphBuilder, type_: TensorType) -> Value:
     return full(b, shape=type_.shape, value=Literal(0, type_.dtype))  # type: ignore[no-any-return]
 
 
-def _dense(b: GraphBuilder, ct: Operand | None, like: Operand) -> Operand:
+def dense(b: GraphBuilder, ct: Operand | None, like: Operand) -> Operand:
     if isinstance(ct, Value):
         return ct
     if ct is None:
-        return _zeros(b, TensorType(like.shape, like.type.dtype))
+        return zeros(b, TensorType(like.shape, like.type.dtype))
     return full(b, shape=like.type.shape, value=ct)  # type: ignore[no-any-return]
 
 

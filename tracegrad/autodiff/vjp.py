@@ -87,7 +87,7 @@ class Reverse:
             return
         wanted = [isinstance(x, Value) and x in self.active for x in node.operands]
         with self.b.at(node.loc):
-            cts = [self._total(r) for r in node.results]
+            cts = [self.total(r) for r in node.results]
             if not any(wanted) or all(ct is None for ct in cts):
                 return
             for x, keep, ct in zip(node.operands, wanted, self._apply(node, cts, wanted),
@@ -111,7 +111,7 @@ class Reverse:
                       for ct, r in zip(cts, node.results, strict=True))
         return d.vjp(b, node.attrs, whole, node.results, xs)
 
-    def _total(self, x: Value) -> Operand | None:
+    def total(self, x: Value) -> Operand | None:
         """The sum of all contributions to `x`: dense ones first, then regions added onto it."""
         parts = self.pending.pop(x, None)
         if not parts:
@@ -153,7 +153,7 @@ class Reverse:
                 and isinstance(node.operands[0], Literal) and node.operands[0].value == 0)
 
     def total_of_input(self, x: Value) -> Operand:
-        return self._dense(self._total(x) or Literal(0, x.dtype), x)
+        return self._dense(self.total(x) or Literal(0, x.dtype), x)
 
     def _dense(self, ct: Operand, like: Value) -> Value:
         """`ct` as a tensor of the type of `like` (a literal stands for a constant tensor)."""

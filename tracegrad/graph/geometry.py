@@ -72,8 +72,8 @@ def advance(g: Geometry, step: Step, dense: bool = False) -> Geometry | None:
             return Geometry(g.offset, to, tuple(
                 0 if b != s else st for b, s, st in zip(g.size, to, g.stride, strict=True)))
         case Reshape(to=to):
-            stride = reshape_strides(g.size, g.stride, to)
-            return None if stride is None else Geometry(g.offset, to, stride)
+            cut = reshape_strides(g.size, g.stride, to)
+            return None if cut is None else Geometry(g.offset, to, cut)
         case Diagonal(offset=o, axis1=a, axis2=b):
             start = add(mul(g.stride[a], max(0, -o)), mul(g.stride[b], max(0, o)))
             rest = [k for k in range(len(g.size)) if k not in (a, b)]
@@ -82,8 +82,8 @@ def advance(g: Geometry, step: Step, dense: bool = False) -> Geometry | None:
         case Unfold(axis=a, step=by):
             return Geometry(g.offset, step.shape(g.size), (
                 *g.stride[:a], mul(g.stride[a], by), *g.stride[a + 1:], g.stride[a]))
-        case Strided(size=size, stride=stride, offset=offset):
-            return Geometry(offset, size, stride) if dense else None
+        case Strided():
+            return Geometry(step.offset, step.size, step.stride) if dense else None
         case Conj():
             return g
         case AsReal():

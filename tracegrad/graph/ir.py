@@ -60,11 +60,12 @@ class Value:
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A scalar constant operand; where an op wants a tensor it stands for that value everywhere.
+    The value is a Python complex for complex dtypes, which only traced graphs have.
 
     Compared by dtype and bits (so that 0.0 and -0.0 differ and NaN equals itself).
     """
 
-    value: bool | int | float | complex
+    value: bool | int | float
     dtype: DType
     key: bytes = field(init=False, repr=False)
 

@@ -95,6 +95,7 @@ class View:
         shapes = self.shapes(base)
         index = tuple(at)
         for step, shape in zip(reversed(self.steps), reversed(shapes[:-1]), strict=True):
+            assert not isinstance(step, Retype), "the view changes the element type"
             index = step.index(shape, index)
         return index
 

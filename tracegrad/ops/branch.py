@@ -164,7 +164,7 @@ def emit_while(b: GraphBuilder, test: Graph, body: Graph, index: str, most: int,
     results += [TensorType((most, *y.shape), y.type.dtype) for y in body.outputs[n:]]
     attrs = WhileAttrs(index, most, n, len(consts), tuple(results))
     return b.emit(while_, (*carries, *consts), attrs,  # type: ignore[no-any-return]
-                  regions=(test, body), hints=hints or ("while",) * n)
+                  regions=(test, body), hints=hints or ("while",) * len(results))
 
 
 def last_index(most: int) -> int | None:

@@ -71,7 +71,8 @@ class LoopAttrs(Attrs):
     inputs are the carries, the consts and those elements; its outputs the next carries, then
     values that are stacked at ``index``.  `results`: types of the final carries and the stacks.
     With `counted` a last operand (i64) says how many of the `trips` run, from index 0 on; the
-    other elements of the stacks are undefined.
+    other elements of the stacks are undefined.  `recompute`: a reverse pass keeps the carries of
+    each iteration and computes everything else again.
     """
 
     index: str
@@ -81,6 +82,7 @@ class LoopAttrs(Attrs):
     consts: int
     results: tuple[TensorType, ...]
     counted: bool = False
+    recompute: bool = False
 
 
 def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:

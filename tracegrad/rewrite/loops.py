@@ -14,7 +14,9 @@ from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.symbols import symbols_of
 from tracegrad.graph.walk import Replaced, copy_node, map_regions, rebuild
+from tracegrad.ops.branch import CondAttrs, WhileAttrs
 from tracegrad.ops.control import LoopAttrs, emit_loop
+from tracegrad.rewrite.branches import pruned_cond, pruned_while, take_known
 from tracegrad.rewrite.cleanup import remove_dead
 
 
@@ -22,11 +24,16 @@ def prune_loops(graph: Graph) -> Graph:
     """`graph` without results, carries and operands of loops that nothing needs."""
     if not any(n.regions for n in graph.nodes):
         return graph
+    graph = take_known(graph)
     needed = {x for x in graph.outputs if isinstance(x, Value)}
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
         if isinstance(node.attrs, LoopAttrs):
             node = _pruned(node, node.attrs, needed)
+        elif isinstance(node.attrs, CondAttrs):
+            node = pruned_cond(node, node.attrs, needed, prune_loops)
+        elif isinstance(node.attrs, WhileAttrs):
+            node = pruned_while(node, node.attrs, needed, prune_loops)
         elif node.regions:
             node = replace(node, regions=map_regions(node, prune_loops))
         needed.update(node.values())
@@ -54,12 +61,15 @@ def _pruned(node: Node, attrs: LoopAttrs, needed: set[Value]) -> Node:
     moving = [k for k in range(m, len(region.inputs)) if region.inputs[k] in used]
     inputs = (*kept, *consts, *moving)
     results = (*kept, *stacks)
+    if not results:
+        return node  # it stays for what it checks
     if len(inputs) == len(region.inputs) and len(results) == len(node.results) \
             and len(inner.nodes) == len(region.nodes):
         return node
     inner = replace(inner, inputs=tuple(region.inputs[k] for k in inputs), tracked=())
     return replace(
-        node, operands=tuple(node.operands[k] for k in inputs), regions=(inner,),
+        node, regions=(inner,),
+        operands=(*(node.operands[k] for k in inputs), *node.operands[len(region.inputs):]),
         results=tuple(node.results[k] for k in results),
         attrs=replace(attrs, carries=len(kept), consts=len(consts),
                       results=tuple(attrs.results[k] for k in results)))
@@ -82,6 +92,10 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
                       hint=node.results[0].hint if node.results else "")
     region = hoist_invariants(node.regions[0])
     n, m = attrs.carries, attrs.carries + attrs.consts
+    count = None
+    if attrs.counted:
+        *front, count = operands
+        operands = tuple(front)
     outside: dict[Value, Operand] = dict(zip(region.inputs[n:m], operands[n:m], strict=True))
     moved: dict[Value, Operand] = {}
     stay: list[Node] = []
@@ -101,10 +115,10 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
             stay.append(inner)
     if not moved:
         if region is node.regions[0]:
-            return copy_node(b, node, operands)
+            return copy_node(b, node, operands if count is None else (*operands, count))
         return emit_loop(b, region, attrs.index, attrs.trips, carries=operands[:n],
                          consts=operands[n:m], xs=operands[m:], reverse=attrs.reverse,
-                         hints=[r.hint for r in node.results])
+                         hints=[r.hint for r in node.results], count=count)
     read = {x for inner in stay for x in inner.values()}
     read |= {x for x in region.outputs if isinstance(x, Value)}
     extra = [v for v in moved if v in read and v not in virtual]
@@ -122,13 +136,15 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
     return emit_loop(
         b, inner_graph, attrs.index, attrs.trips, carries=operands[:n],
         consts=[*operands[n:m], *(moved[v] for v in extra)], xs=operands[m:],
-        reverse=attrs.reverse, hints=[r.hint for r in node.results])
+        reverse=attrs.reverse, hints=[r.hint for r in node.results], count=count)
 
 
 def _is_fixed(node: Node, index: str) -> bool:
     """Whether a node computes the same whatever the index, and nothing else."""
     if node.op.has(Trait.EFFECT) or node.op.has(Trait.CHECKED):
         return False
+    if isinstance(node.attrs, WhileAttrs):
+        return False  # it may have no end where it would not have been reached
     if any(s.name == index for s in symbols_of(node.attrs)):
         return False
     return all(_is_fixed(n, index) for region in node.regions for n in region.nodes)

@@ -165,7 +165,8 @@ class _Fuser:
                 stack.extend((z, self.node_of[y]) for z in self.node_of[y].operands)
             elif role is Role.VIRTUAL:
                 node = self.node_of[y]
-                if isinstance(node.attrs, ViewAttrs) and self._same_region(node, update):
+                if isinstance(node.attrs, ViewAttrs) and self._same_region(node, update) and (
+                        by is user or _reads_same_index(by)):
                     continue
                 stack.extend((z, node) for z in node.operands)
             elif self.overwritten.get(y, at + 1) <= at or y is update.operands[0] and by is not update:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
+from tracegrad.source import is_user_file
+
 ABSENT = object()
+ENTRY = "_until_loops_settle"  # the function of `enter` under which traced code runs
 
 
-def read(frame: FrameType, names: tuple[str, ...]) -> dict[str, Any]:
+def read(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
     """Values of local names (cells included); ABSENT for names that are not bound."""
     values = frame.f_locals
     return {name: values.get(name, ABSENT) for name in names}
@@ -20,6 +23,15 @@ def read(frame: FrameType, names: tuple[str, ...]) -> dict[str, Any]:
 def everything(frame: FrameType) -> dict[str, Any]:
     """All bound local names."""
     return dict(frame.f_locals)
+
+
+def callers(frame: FrameType) -> Iterator[FrameType]:
+    """`frame` and the user's frames around it, up to the start of the trace."""
+    at: FrameType | None = frame
+    while at is not None and at.f_code.co_name != ENTRY:
+        if is_user_file(at.f_code.co_filename):
+            yield at
+        at = at.f_back
 
 
 def write(frame: FrameType, values: Mapping[str, Any]) -> None:

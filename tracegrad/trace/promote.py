@@ -275,7 +275,7 @@ def literal(x: Number, dtype: DType) -> Literal:
         )
     if dtype.is_integer and isinstance(x, float):
         x = int(cast_op.reference(cast_op.attrs(dtype=dtype), np.asarray(x)))
-    return Literal(bool(x) if dtype.is_bool else x, dtype)
+    return Literal(bool(x) if dtype.is_bool else x, dtype)  # type: ignore[arg-type]
 
 
 def warn_of_parts(before: DType, to: DType) -> None:

@@ -222,6 +222,8 @@ def squeeze(trace: Trace, x: Tracer, axis: Any, strict: bool) -> Tracer:
     rank = len(x.shape)
     if axis is None:
         drop = tuple(k for k in range(rank) if x.shape[k] == 1)
+        if strict and not drop:
+            return x  # NumPy's squeeze makes no new array then
     else:
         drop = axes_of(trace, axis, rank)
         if strict and any(x.shape[k] != 1 for k in drop):

@@ -1,0 +1,93 @@
+"""NPBench by name: natural NumPy programs give NumPy's values and right gradients, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from benchmarks.npbench import KERNELS, differentiable, fresh
+
+# Those whose loops are built as C here too; the others run on the interpreter of the loop IR.
+IN_C = ["arc_distance", "deriche", "doitgen", "fdtd_2d", "hdiff", "jacobi_1d", "mandelbrot",
+        "nbody", "seidel_2d", "softmax", "stockham_fft", "tridiagonal"]
+ROLLED = ["deriche", "doitgen", "fdtd_2d", "floyd_warshall", "jacobi_1d", "jacobi_2d", "nbody",
+          "seidel_2d", "tridiagonal"]
+
+
+@pytest.fixture(params=sorted(KERNELS))
+def kernel(request):
+    return KERNELS[request.param]
+
+
+def along(f, arguments, direction, h):
+    """The derivative of `f` along a direction (position: array), by central differences."""
+
+    def at(t):
+        moved = [x + t * direction[k] if k in direction else x
+                 for k, x in enumerate(fresh(arguments))]
+        return f(*moved)
+
+    return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+
+
+def check_value(kernel, **options):
+    given, expected = fresh(kernel.arguments(kernel.small)), kernel.arguments(kernel.small)
+    got, want = tg.compile(kernel.function, **options)(*given), kernel.function(*expected)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    for a, b in zip(given, expected, strict=True):
+        if isinstance(a, np.ndarray):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
+
+
+def check_gradient(kernel, **options):
+    arguments = kernel.arguments(kernel.small)
+    nums = differentiable(kernel, arguments)
+    found = tg.grad(kernel.function, argnums=nums, **options)(*fresh(arguments))
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        direction = {k: rng.normal(size=np.shape(arguments[k])) for k in nums}
+        want = along(kernel.function, arguments, direction, 1e-5)
+        got = sum(np.sum(g * direction[k]) for g, k in zip(found, nums, strict=True))
+        np.testing.assert_allclose(got, want, rtol=kernel.slack, atol=1e-9)
+
+
+def test_value_and_written_arrays(kernel):
+    check_value(kernel, backend="numpy")
+
+
+def test_gradient(kernel):
+    check_gradient(kernel, backend="numpy")
+
+
+@pytest.mark.parametrize("name", IN_C)
+def test_in_c(name):
+    check_value(KERNELS[name])
+    check_gradient(KERNELS[name])
+
+
+@pytest.mark.parametrize("name", ROLLED)
+def test_its_loop_is_one_node(name):
+    kernel = KERNELS[name]
+    text = tg.compile(kernel.function).graph(*kernel.arguments(kernel.small))
+    assert "= loop(" in text
+
+
+def test_the_transform_is_that_of_fourier():
+    re, im, stages = KERNELS["stockham_fft"].arguments({"k": 5})
+    z = np.fft.fft(re + 1j * im)
+    want = np.sum(np.sin(z.real)) + np.sum(z.imag**2 * np.cos(np.arange(32)))
+    np.testing.assert_allclose(KERNELS["stockham_fft"].function(re, im, stages), want)
+
+
+def test_the_solvers_solve():
+    a, b = KERNELS["ludcmp"].arguments({"n": 9})
+    np.testing.assert_allclose(KERNELS["ludcmp"].function(a.copy(), b),
+                               np.sum(np.linalg.solve(a, b) ** 2))
+    low, main, up, rhs = KERNELS["tridiagonal"].arguments({"n": 9})
+    full = np.diag(main) + np.diag(low[1:], -1) + np.diag(up[:-1], 1)
+    want = np.sum(np.linalg.solve(full, rhs) ** 2)
+    np.testing.assert_allclose(KERNELS["tridiagonal"].function(low, main, up, rhs), want)
+    (c,) = KERNELS["cholesky"].arguments({"n": 9})
+    want = np.sum(np.sin(np.linalg.cholesky(c)))
+    np.testing.assert_allclose(KERNELS["cholesky"].function(c), want)
