@@ -515,6 +515,57 @@ def test_second_derivatives_at_the_prompt() -> None:
     np.testing.assert_allclose(h.numpy(), tg.grad(slope)(numbers(1, 3)), rtol=1e-9)
 
 
+def test_conjugates_of_constants_are_views() -> None:
+    def f(x: Array) -> Any:
+        z = tg.full((2,), 1 + 2j)
+        c = z.conj()
+        z.mul_(1j)
+        c[0] = 5j
+        return z, c.clone(), x * c
+
+    z, c, y = tg.compile(f, arrays="torch")(np.ones(2))
+    np.testing.assert_array_equal(z, [-5j, -2 + 1j])
+    np.testing.assert_array_equal(c, [5j, -2 - 1j])
+    np.testing.assert_array_equal(y, c)
+
+
+def test_views_of_constants_share_memory() -> None:
+    def f(x: Array) -> Any:
+        z = np.zeros(3, complex)
+        z.real[1:] = 4
+        z.imag = x
+        z.view(np.float64)[0] = 9
+        return z
+
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(tg.compile(f)(x), f(x))
+
+
+def test_captured_conjugates_and_parts() -> None:
+    def f(z: Array) -> Any:
+        c, r = np.conj(z), z.real
+        return tg.grad(lambda s: np.sum((s * c).real * r))(2.0)
+
+    z = numbers(1, 3)
+    np.testing.assert_allclose(tg.compile(f)(z), np.sum(z.real**2))
+
+    def views(z: Array) -> Any:
+        c = z.conj()
+        inner = tg.grad(lambda s: ((c * s).imag * s).sum())(z.real[0])
+        return inner
+
+    np.testing.assert_allclose(
+        tg.compile(views, arrays="torch")(z), 2 * z.real[0] * -z.imag.sum(), rtol=1e-12
+    )
+
+
+def test_jacobians_of_complex_arrays_are_refused() -> None:
+    with pytest.raises(GradientError, match="complex128"):
+        tg.jacobian(lambda z: z * z)(numbers(1, 3))
+    with pytest.raises(GradientError, match="complex128"):
+        tg.jacfwd(lambda x: x * 1j)(np.ones(3))
+
+
 def test_conjugates_at_the_prompt_are_views() -> None:
     z = tg.tensor(numbers(1, 3))
     c = z.conj()

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent / "tracegrad"
 ORDER = [
     "errors", "source", "dtypes", "dims", "types", "options", "loops", "graph", "ops", "views",
     "trace", "aliasing", "autodiff", "rewrite", "eager", "schedule", "codegen", "runtime", "aot",
-    "pipeline", "inspect", "specialise", "region_memory", "nested", "custom", "compiled", "differentiated", "transforms", "pullbacks", "jacobians", "checks", "spec",
+    "pipeline", "derived", "tensor_calls", "inspect", "specialise", "region_memory", "nested", "control", "custom", "compiled", "differentiated", "transforms", "pullbacks", "checkpointing", "jacobians", "checks", "spec",
     "exporting", "namespace", "debug", "api", "__init__", "cli", "__main__",
 ]
 SIBLINGS = {"trace", "aliasing", "autodiff", "rewrite"}

@@ -14,8 +14,10 @@
 import importlib
 
 from tracegrad import debug, errors
+from tracegrad.checkpointing import checkpoint
 from tracegrad.checks import check_grads
 from tracegrad.compiled import CompiledFunction, compile, disable_compile
+from tracegrad.control import cond, fori_loop, scan, switch, while_loop
 from tracegrad.custom import Function, custom_jvp, custom_vjp
 from tracegrad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from tracegrad.options import Options
@@ -51,9 +53,10 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "CompiledFunction", "Function", "Options", "check_grads", "compile", "custom_jvp",
-    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export",
+    "CompiledFunction", "Function", "Options", "checkpoint", "check_grads", "compile", "cond",
+    "custom_jvp",
+    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export", "fori_loop",
     "grad", "hessian", "hvp", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "register_pytree",
-    "set_grad_enabled", "spec", "stop_gradient", "value_and_grad", "vjp",
+    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "register_pytree", "scan",
+    "set_grad_enabled", "spec", "stop_gradient", "switch", "value_and_grad", "vjp", "while_loop",
 ]

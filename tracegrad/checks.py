@@ -89,8 +89,8 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
         out, pullback = vjp(f, *_copied(args), argnums=argnums)
         cts = _random_like(out, rng)
         grads = pullback(cts)
-        got = sum(map(_dot, _floats(grads), _floats(direction)))
-        want = sum(map(_dot, _floats(cts), difference))
+        got: Any = sum(map(_dot, _floats(grads), _floats(direction)))
+        want: Any = sum(map(_dot, _floats(cts), difference))
         _compare(numbers, size, f"vjp of {name}", got, want)
     if order > 1:
         def pulled(*xs: Any) -> Any:

@@ -214,7 +214,7 @@ class CompiledFunction(Generic[P, R]):
         leaves = made.call_signature.leaves
         outside = made.traced.outside
         return explain(made.lowering, Circumstances(
-            self.__name__,
+            self._signature.name,
             [f"{x.name}: {x.type}" if x.is_traced else f"{x.name}={x.value!r}" for x in leaves],
             [*(f"array {a.describe()}" for a in outside.arrays),
              *(f"value of {g.path}" for g in outside.guards)],

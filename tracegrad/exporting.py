@@ -57,7 +57,7 @@ def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
         replace(leaf, name=s.name) if s.name else leaf
         for leaf, s in zip(call.leaves, chosen, strict=True)))
     made = Specialisation(owner.fn, call, replace(owner.options, copy_outputs=True))
-    _check_exportable(made, owner.__name__)
+    _check_exportable(made, owner._signature.name)
     program = made.lowering.plan.program
     inputs = [np.array(x) for x in args]
     outputs = [np.zeros(_shape(b.shape), b.dtype.np) for b in program.at(Place.OUTPUT)]
@@ -66,9 +66,9 @@ def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
     if status:
         raise ExportError("the function stops with an error on the sample arguments",
                           remedy="Integer arguments are sampled in 0..2.")
-    title = owner.__name__ + "(" + ", ".join(f"{leaf.name}: {s}" for leaf, s in
+    title = owner._signature.name + "(" + ", ".join(f"{leaf.name}: {s}" for leaf, s in
                                              zip(call.leaves, chosen, strict=True)) + ")"
-    return export_program(program, Signature(title), path, name or owner.__name__, inputs,
+    return export_program(program, Signature(title), path, name or owner._signature.name, inputs,
                           outputs, version=version, overwrite=overwrite)
 
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracegrad import nested
+from tracegrad import nested, source
 from tracegrad.differentiated import (
     ArgNames,
     ArgNums,
@@ -15,6 +15,7 @@ from tracegrad.differentiated import (
     hashable,
     options_of,
 )
+from tracegrad.errors import GradientError
 from tracegrad.graph.ir import Value
 from tracegrad.options import Options
 from tracegrad.pullbacks import jvp
@@ -33,6 +34,7 @@ class _Jacobian(Differentiated):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         region = self.enter(args, kwargs)
+        _check_real(region)
         applied = nested.apply(region, self.mode or _cheaper(region))
         result = self._result_leaves(region)
         blocks = list(applied.derivatives)
@@ -56,12 +58,29 @@ class _Jacobian(Differentiated):
         return traced.outputs[:traced.out_tree.child(0).num_leaves]
 
 
+def _check_real(region: nested.Region) -> None:
+    """A derivative in both parts of complex numbers is not one number an element."""
+    graph = region.graph
+    for x in (*(graph.inputs[k] for k in region.wrt), *graph.outputs):
+        if x.type.dtype.is_complex:
+            raise GradientError(
+                f"the Jacobian of {region.traced.signature.name} by or of {x.type.dtype.np} "
+                "arrays is not supported", loc=source.here(), kind="gradient_dtype",
+                remedy="Write it in real and imaginary parts, or use tg.vjp and tg.jvp.")
+
+
 def _cheaper(region: nested.Region) -> str:
     """Forward mode costs one pass an input element, reverse mode one an output element."""
-    ins = sum(int(region.graph.inputs[k].type.size) for k in region.wrt)  # type: ignore[arg-type]
-    outs = sum(int(x.type.size) for x in region.graph.outputs
-               if isinstance(x, Value) and x.dtype.is_inexact)  # type: ignore[misc]
+    ins = sum(_size(region.graph.inputs[k]) for k in region.wrt)
+    outs = sum(_size(x) for x in region.graph.outputs
+               if isinstance(x, Value) and x.dtype.is_inexact)
     return "jacrev" if outs <= ins else "jacfwd"
+
+
+def _size(x: Value) -> int:
+    size = x.type.size
+    assert isinstance(size, int), "traced shapes are numbers"
+    return size
 
 
 def _make(f: Any, argnums: Any, argnames: Any, has_aux: bool, mode: str | None,

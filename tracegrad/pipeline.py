@@ -17,6 +17,7 @@ from functools import cached_property
 
 from tracegrad.aliasing.functionalize import functionalize
 from tracegrad.aliasing.pairs import real_graph
+from tracegrad.autodiff.checkpoint import inline_checkpoints
 from tracegrad.autodiff.custom import inline_custom
 from tracegrad.autodiff.expand import expand_transforms
 from tracegrad.autodiff.segment import segment_loops
@@ -44,7 +45,7 @@ def functional(traced: Graph, options: Options) -> Graph:
 
 def joint(graph: Graph) -> Graph:
     """Value and gradients as one graph; custom functions become their values."""
-    return inline_custom(expand_transforms(graph))
+    return inline_custom(inline_checkpoints(expand_transforms(graph)))
 
 
 def optimize(graph: Graph) -> Graph:

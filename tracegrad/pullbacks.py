@@ -20,7 +20,7 @@ from tracegrad.differentiated import (
 )
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.options import Options
-from tracegrad.trace.alias_pattern import copy_together
+from tracegrad.trace.alias_pattern import copy_together, find_groups
 from tracegrad.trace.argnums import Selection
 from tracegrad.trace.signature import NAMESPACE, Kind
 from tracegrad.trace.tracer import Tracer
@@ -150,8 +150,22 @@ def vjp(f: Callable[..., Any], *primals: Any, argnums: ArgNums | None = None,
 
 
 def _on_entry(primals: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copies of the arrays, which share memory with each other as the primals do."""
+    """Copies of the arrays, which share memory with each other as the primals do; of tensors at
+    the prompt clones, with their history.
+
+    Raises:
+        ArgumentError: tensors that share memory, which clones do not.
+    """
     leaves, tree = optree.tree_flatten(primals, namespace=NAMESPACE)
+    distinct = list({id(x): x for x in leaves if isinstance(x, (Tracer, np.ndarray))}.values())
+    tensors = [k for k, x in enumerate(distinct) if isinstance(x, Tracer)]
+    if tensors:
+        used = [x.contents if isinstance(x, Tracer) else x for x in distinct]
+        if find_groups(used, tensors):
+            raise ArgumentError("vjp of tensors that share memory", kind="aliasing_args",
+                                loc=source.here(), remedy="Pass clones, or use backward().")
+        clones = {id(distinct[k]): distinct[k].clone() for k in tensors}  # type: ignore
+        leaves = [clones.get(id(x), x) for x in leaves]
     arrays = [k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)]
     for k, copied in zip(arrays, copy_together([leaves[k] for k in arrays]), strict=True):
         leaves[k] = copied

@@ -79,6 +79,7 @@ class spec:
                 f"size {named[0]!r} of {self} is not a number", kind="symbolic_size",
                 remedy="Give sizes as numbers; artifacts for all sizes come in a later version.")
         shape: Sequence[Any] = self.shape
+        value: Any
         if self.dtype.kind == "f":
             value = rng.uniform(0.5, 1.5, shape)
         elif self.dtype.kind == "c":

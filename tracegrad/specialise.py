@@ -44,7 +44,10 @@ class Specialisation:
         every argument has memory of its own)."""
         self.call_signature = call
         self.options = options
-        face = Tensor if options.arrays == "torch" else Array
+        # Tensors of the prompt among the arguments: results are such tensors, too.
+        self.on_tensors = any(isinstance(x, Tracer) for x in leaves or ())
+        torch = options.arrays == "torch" or (options.arrays == "auto" and self.on_tensors)
+        face = Tensor if torch else Array
         shared = APART
         for _ in range(_ROUNDS):
             self.traced: Traced = trace_call(fn, call, face=face, options=options,
@@ -117,7 +120,7 @@ class Specialisation:
                          if o.index is not None and o.kind is Kind.ARRAY)
 
     @cached_property
-    def _computed(self) -> tuple[int, ...]:
+    def computed(self) -> tuple[int, ...]:
         """Graph outputs that the program computes: results, then what several of them view."""
         rebuilt = self.aliases.keys() | self.shared.keys()
         return (*(k for k in range(self.report.results) if k not in rebuilt),
@@ -131,7 +134,7 @@ class Specialisation:
         """The graph with only the outputs that a program has to compute, and their names."""
         report = graph.alias
         assert report is not None
-        keep = self._computed
+        keep = self.computed
         write_backs = []
         # Transforms were written out since, and left the outputs as they were.
         outputs = [graph.outputs[k] for k in keep]
@@ -151,6 +154,8 @@ class Specialisation:
         """``f(*leaves)``, which answers NotImplemented for leaves that need `__call__`; None
         when a call always needs more work than checking guards and passing its leaves on."""
         outside = self.traced.outside
+        if self.on_tensors:
+            return None
         rebuilt = self.aliases or self.shared or self.traced.prints
         # The launcher keeps apart what the program writes itself, and nothing else.
         apart = not self._written or (
@@ -212,7 +217,7 @@ class Specialisation:
 
     def _results(self) -> list[tuple[OutLeaf, int]]:
         """Results that the program computes, with their place among its graph's outputs."""
-        at = {k: n for n, k in enumerate(self._computed)}
+        at = {k: n for n, k in enumerate(self.computed)}
         printed = [o for p in self.traced.prints
                    for o in (*p.values, *(o for _, o in p.named))]
         return [(o, at[o.index]) for o in (*self.traced.outputs, *printed) if o.index in at]
@@ -228,8 +233,33 @@ class Specialisation:
 
     def run(self, leaves: Sequence[Any], captured: Sequence[np.ndarray]) -> Any:
         """The result for these leaves and captured arrays."""
+        if self.on_tensors:
+            from tracegrad.tensor_calls import call_on_tensors
+
+            return call_on_tensors(self, leaves, captured)
         given = [*map(_memory, leaves), *captured]
-        arrays = [self._input(s, given) for s in self.traced.inputs]
+        arrays, out = self.execute(given)
+        values = self.values_of(arrays, out)
+
+        def found(o: OutLeaf) -> Any:
+            if o.same is not None and o.index in self.aliases:
+                return self.input_of(o.same, [*leaves, *captured])
+            return values[o.index] if o.index is not None else o.value
+
+        self.show(found)
+        return self.traced.rebuild([found(o) for o in self.traced.outputs])
+
+    def show(self, found: Callable[[OutLeaf], Any]) -> None:
+        """Print what `debug.print` asked for."""
+        for p in self.traced.prints:
+            print(p.text.format(*map(found, p.values), **{k: found(o) for k, o in p.named}))
+
+    def execute(self, given: Sequence[Any]) -> tuple[list[Any], Sequence[np.ndarray]]:
+        """Run the program on the arrays of a call, which are written as the function does.
+
+        Returns the program's inputs and what it returned.
+        """
+        arrays = [self.input_of(s, given) for s in self.traced.inputs]
         if self._has_complex:
             arrays = [_view(_PARTS, np.asarray(x)) if v.dtype.is_complex else x
                       for x, v in zip(arrays, self.traced.graph.inputs, strict=True)]
@@ -244,25 +274,16 @@ class Specialisation:
             else:
                 v = self.traced.graph.inputs[k]
                 self.traced.groups[group].store(given, _typed(v, out[slot.index]))
-        values = self._values(arrays, out)
+        return arrays, out
 
-        def found(o: OutLeaf) -> Any:
-            if o.same is not None and o.index in self.aliases:
-                return self._input(o.same, [*leaves, *captured])
-            return values[o.index] if o.index is not None else o.value
-
-        for p in self.traced.prints:
-            print(p.text.format(*map(found, p.values), **{k: found(o) for k, o in p.named}))
-        return self.traced.rebuild([found(o) for o in self.traced.outputs])
-
-    def _input(self, s: Input, given: Sequence[Any]) -> Any:
+    def input_of(self, s: Input, given: Sequence[Any]) -> Any:
         """What a program's input is, from the leaves and captured arrays of the call."""
         if s.group is not None:
             return self.traced.groups[s.group].base(given)
         return given[s.leaf if s.leaf is not None
                      else len(self.call_signature.leaves) + (s.array or 0)]
 
-    def _values(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> dict[int, Any]:
+    def values_of(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> dict[int, Any]:
         """The value of each graph output that is a result."""
         slots, outputs = self.lowering.plan.outputs, self.traced.graph.outputs
         values: dict[int, Any] = {}
@@ -277,7 +298,7 @@ class Specialisation:
         for k, alias in self.aliases.items():
             values[k] = _typed(outputs[k], _view(alias.view, arrays[alias.input]))
         for k, share in self.shared.items():
-            base = whole(self._computed.index(share.base))
+            base = whole(self.computed.index(share.base))
             values[k] = _typed(outputs[k], _view(share.view, base))
         for o in self.traced.outputs:
             if o.readonly and (o.index in self.aliases or o.index in self.shared):
@@ -287,7 +308,7 @@ class Specialisation:
 
 def _memory(x: Any) -> Any:
     """The array that a tensor at the prompt holds; other leaves as they are."""
-    return x.concrete if isinstance(x, Tracer) else x
+    return x.contents if isinstance(x, Tracer) else x
 
 
 def _view(view: View, array: np.ndarray) -> np.ndarray:

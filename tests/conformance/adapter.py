@@ -6,7 +6,7 @@ import cases
 import numpy as np
 
 import tracegrad as tg
-from tracegrad.errors import TracegradError
+from tracegrad.errors import DataDependentShapeError, TracegradError
 
 
 class Result:
@@ -18,6 +18,19 @@ def as_list(out):
     if out is None:
         return []
     return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def weighted_sum(outs):
+    """The scalar whose gradients the corpus records."""
+    total, k = 0.0, 0
+    for o in outs:
+        if np.dtype(o.dtype).kind != "f":
+            continue
+        size = int(np.prod(o.shape))
+        w = np.array([cases.weight(k, i) for i in range(size)]).reshape(o.shape)
+        total = total + (o * w).sum()
+        k += 1
+    return total
 
 
 class Eager:
@@ -40,6 +53,10 @@ def to_numpy(v):
 class Adapter:
     tg = tg
 
+    @property
+    def prompt(self):
+        return Prompt()
+
     def make_value(self, spec, position):
         dtype = np.int64 if spec.is_index else np.float64
         return np.array(spec.flat(position), dtype).reshape(spec.shape)
@@ -47,6 +64,13 @@ class Adapter:
     def run(self, case):
         if case.mode == "eager":
             return self.run_eager(case)
+        try:
+            return self.run_traced(case)
+        except DataDependentShapeError:
+            # Such a shape exists at the prompt only.
+            return self.prompt.run(case)
+
+    def run_traced(self, case):
         positions = case.roots()
         roots = [self.make_value(case.inputs[p], p) for p in positions]
         diff = tuple(positions.index(p) for p in case.diff_positions())
@@ -54,15 +78,7 @@ class Adapter:
         def objective(*values):
             args = case.args_from_roots(dict(zip(positions, values, strict=True)))
             outs = as_list(case.fn(tg, *args))
-            total, k = 0.0, 0
-            for o in outs:
-                if np.dtype(o.dtype).kind != "f":
-                    continue
-                size = int(np.prod(o.shape))
-                w = np.array([cases.weight(k, i) for i in range(size)]).reshape(o.shape)
-                total = total + (o * w).sum()
-                k += 1
-            return total, outs
+            return weighted_sum(outs), outs
 
         if diff:
             run = tg.value_and_grad(objective, argnums=diff, has_aux=True, arrays="torch")
@@ -83,6 +99,31 @@ class Adapter:
 
     def classify(self, exc):
         return exc.kind if isinstance(exc, TracegradError) else "other"
+
+
+class Prompt(Adapter):
+    """Cases written for traces, run on Tensors at the prompt.
+
+    Arguments are clones of leaves; the gradient is that of the corpus's weighted sum.
+    """
+
+    def run(self, case):
+        leaves, roots = {}, {}
+        for p in case.roots():
+            value = tg.tensor(self.make_value(case.inputs[p], p))
+            if p in case.diff_positions():
+                leaves[p] = value.requires_grad_()
+                value = value.clone()
+            roots[p] = value
+        outs = as_list(case.fn(tg, *case.args_from_roots(roots)))
+        total = weighted_sum(outs)
+        finals = {p: to_numpy(v) for p, v in roots.items()}
+        grads = {}
+        if leaves and isinstance(total, tg.Tensor) and total.requires_grad:
+            found = tg.autograd.grad(total, list(leaves.values()), allow_unused=True)
+            grads = {p: None if g is None else to_numpy(g)
+                     for p, g in zip(leaves, found, strict=True)}
+        return Result([to_numpy(o) for o in outs], grads, finals)
 
 
 adapter = Adapter()

@@ -35,5 +35,5 @@ def test_what_pytorch_refuses_because_memory_was_overwritten_is_refused() -> Non
     assert len(saved) >= 8
     for case in saved:
         status, message = corpus.check.check(
-            corpus.Adapter(), case, corpus.EXPECTED[case.name], strict=True)
+            corpus.adapter.prompt, case, corpus.EXPECTED[case.name], strict=True)
         assert status == "pass", f"{case.name}: {message}"

@@ -186,7 +186,7 @@ class _Functionalizer:
             contents.primal = self._put(old, new, alias.view)
             contents.paths[alias.family] = self._put(path, new, alias.view)
         self._reads[contents.primal, alias.view] = new
-        family.record_write(alias, tracked and alias.storage.dtype.is_inexact)
+        family.record_write(alias, tracked and alias.dtype.is_inexact)
 
     def _put(self, base: Value, new: Value, view: View) -> Value:
         if not view:

@@ -132,9 +132,7 @@ class _Splitter:
             raise _unresolved("a result of a custom function")
         view = View().then(*steps, base=self.env[x].shape)
         given = tuple(self.env[y] for y in others if isinstance(y, Value))
-        made = self.b.alias(
-            node.op, self.env[x], replace(attrs, view=view), x.hint, others=given
-        )
+        made = self.b.alias(node.op, self.env[x], replace(attrs, view=view), x.hint, others=given)
         self._bind(node.results[0], made, sign)
 
     def _steps(self, view: View, x: Value) -> tuple[list[Step], Sign]:
@@ -192,8 +190,14 @@ class _Splitter:
         if node.target is None or sign is Sign.PLAIN:
             target = None if node.target is None else self.env[node.target]
             hints = [r.hint for r in node.results]
-            out = self.b.emit(node.op, operands, node.attrs, target=target, hints=hints,
-                              hint=hints[0] if len(hints) == 1 else "")
+            out = self.b.emit(
+                node.op,
+                operands,
+                node.attrs,
+                target=target,
+                hints=hints,
+                hint=hints[0] if len(hints) == 1 else "",
+            )
             made = out if isinstance(out, tuple) else (out,)
             for old, new in zip(node.results, made if node.results else (), strict=True):
                 self._bind(old, new if isinstance(new, Value) else self._dense(new, old.type))
@@ -240,9 +244,7 @@ class _Splitter:
             regions=tuple(map(real_graph, node.regions)),
             hints=[r.hint for r in node.results],
         )
-        for old, new in zip(
-            node.results, out if isinstance(out, tuple) else (out,), strict=True
-        ):
+        for old, new in zip(node.results, out if isinstance(out, tuple) else (out,), strict=True):
             self._bind(old, new)
 
     # -- values
@@ -262,8 +264,9 @@ class _Splitter:
 
     def _stored(self, out: Any, type_: TensorType) -> Value:
         if isinstance(out, Pair):
-            return out.whole(self.b) if out.is_stored else joined(
-                self.b, out.re, out.im, type_.shape)
+            return (
+                out.whole(self.b) if out.is_stored else joined(self.b, out.re, out.im, type_.shape)
+            )
         return self._dense(out, type_) if isinstance(out, Literal) else out
 
     def _dense(self, x: Literal, type_: TensorType) -> Value:
@@ -333,5 +336,3 @@ def _bitcast(step: Bitcast, before: Shape, after: Shape) -> tuple[Step, ...]:
     if step.before.is_complex or step.to.is_complex:
         steps.append(Reshape(real_type(TensorType(after, step.to)).shape))
     return tuple(steps)
-
-

@@ -29,22 +29,22 @@ def keep_operands(
 ) -> None:
     """Keep what the rule reads; the old contents of a written operand, and an operand that
     the write changes in part, as a copy."""
-    copied = False
+    is_copied = False
     for origin, k in node.rule.reads:
         if origin is not Origin.OPERAND:
             continue
         x: EagerTensor = xs[k]  # type: ignore[assignment]
         legality.check_saved(x.alias, node.loc)
-        if x is written and not copied:
-            copied = True  # further operands that are it are kept as they are
-            node.kept[origin, k] = _copied(x)
+        if x is written and not is_copied:
+            is_copied = True  # further operands that are it are kept as they are
+            node.kept[origin, k] = copied(x)
         elif written is not None and _overlaps(x, written):
-            node.kept[origin, k] = _copied(x)
+            node.kept[origin, k] = copied(x)
         else:
             node.kept[origin, k] = saved_value(x)
 
 
-def _copied(x: EagerTensor) -> Saved:
+def copied(x: EagerTensor) -> Saved:
     array = np.array(x.array, order="C")
     dense = Geometry(0, array.shape, strides_of(array))
     memory = Memory(array.shape, x.element_type, trace=x.trace, array=array,

@@ -21,8 +21,8 @@ def _bind(x: Any, env: Mapping[str, Dim]) -> Any:
     if isinstance(x, Expr):
         return dims.substitute(x, env)
     if isinstance(x, tuple):
-        changed = [_bind(e, env) for e in x]
-        return x if all(a is b for a, b in zip(x, changed, strict=True)) else tuple(changed)
+        bound = [_bind(e, env) for e in x]
+        return x if all(a is b for a, b in zip(x, bound, strict=True)) else tuple(bound)
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         fields = {f.name: getattr(x, f.name) for f in dataclasses.fields(x) if f.init}
         changed = {name: _bind(value, env) for name, value in fields.items()}

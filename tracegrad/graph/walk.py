@@ -167,7 +167,7 @@ def copy_node(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Rep
         operands,
         node.attrs,
         regions=node.regions,
-        hint=node.results[0].hint if node.results else "",
+        hints=tuple(r.hint for r in node.results),
     )
     return () if out is None else out  # type: ignore[no-any-return]
 

@@ -63,9 +63,7 @@ def _bits(x: Expr) -> Expr:
     return x if x.dtype is unsigned else Cast(x, unsigned)
 
 
-def _at(
-    lb: object, attrs: BitcastAttrs, out: TensorType, index: Sequence[Dim], x: Any
-) -> Expr:
+def _at(lb: object, attrs: BitcastAttrs, out: TensorType, index: Sequence[Dim], x: Any) -> Expr:
     a, b = attrs.before.nbytes, attrs.to.nbytes
     unsigned = _UNSIGNED[attrs.to.bits]
     if a >= b:

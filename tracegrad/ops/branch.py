@@ -68,6 +68,11 @@ class WhileAttrs(Attrs):
     consts: int
     results: tuple[TensorType, ...]
 
+    @property
+    def recompute(self) -> bool:
+        """As `LoopAttrs.recompute`: its carries are not kept for that."""
+        return False
+
 
 def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> Any:
     test, body = regions

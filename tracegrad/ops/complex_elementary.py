@@ -86,27 +86,19 @@ def pairs_log10(b: GraphBuilder, z: Pair) -> Pair:
 
 
 def pairs_sin(b: GraphBuilder, z: Pair) -> Pair:
-    return Pair(
-        mul(b, sin(b, z.re), cosh(b, z.im)), mul(b, cos(b, z.re), sinh(b, z.im))
-    )
+    return Pair(mul(b, sin(b, z.re), cosh(b, z.im)), mul(b, cos(b, z.re), sinh(b, z.im)))
 
 
 def pairs_cos(b: GraphBuilder, z: Pair) -> Pair:
-    return Pair(
-        mul(b, cos(b, z.re), cosh(b, z.im)), neg(b, mul(b, sin(b, z.re), sinh(b, z.im)))
-    )
+    return Pair(mul(b, cos(b, z.re), cosh(b, z.im)), neg(b, mul(b, sin(b, z.re), sinh(b, z.im))))
 
 
 def pairs_sinh(b: GraphBuilder, z: Pair) -> Pair:
-    return Pair(
-        mul(b, sinh(b, z.re), cos(b, z.im)), mul(b, cosh(b, z.re), sin(b, z.im))
-    )
+    return Pair(mul(b, sinh(b, z.re), cos(b, z.im)), mul(b, cosh(b, z.re), sin(b, z.im)))
 
 
 def pairs_cosh(b: GraphBuilder, z: Pair) -> Pair:
-    return Pair(
-        mul(b, cosh(b, z.re), cos(b, z.im)), mul(b, sinh(b, z.re), sin(b, z.im))
-    )
+    return Pair(mul(b, cosh(b, z.re), cos(b, z.im)), mul(b, sinh(b, z.re), sin(b, z.im)))
 
 
 def pairs_tanh(b: GraphBuilder, z: Pair) -> Pair:
@@ -121,9 +113,7 @@ def pairs_tanh(b: GraphBuilder, z: Pair) -> Pair:
     im = div(b, tangent, below)
     tail = exp(b, mul(b, absolute(b, where(b, far, z.re, _number(z.re, 1))), -2.0))
     thin = mul(b, mul(b, sin(b, z.im), cos(b, z.im)), mul(b, tail, 4.0))
-    return Pair(
-        where(b, far, copysign(b, _number(z.re, 1), z.re), re), where(b, far, thin, im)
-    )
+    return Pair(where(b, far, copysign(b, _number(z.re, 1), z.re), re), where(b, far, thin, im))
 
 
 def pairs_tan(b: GraphBuilder, z: Pair) -> Pair:
@@ -211,4 +201,3 @@ def _stack(b: GraphBuilder, first: Pair, others: Pair, rest: Any) -> Pair:
     return Pair(
         concatenate(b, (first.re, others.re), axis), concatenate(b, (first.im, others.im), axis)
     )
-

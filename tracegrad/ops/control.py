@@ -17,6 +17,7 @@ from tracegrad.graph.op import (
     ByRegions,
     NoGradient,
     Point,
+    Rules,
     Sample,
     Special,
     Trait,
@@ -141,3 +142,35 @@ def emit_loop(b: GraphBuilder, region: Graph, index: str, trips: Dim, *,
     last = () if count is None else (count,)
     return b.emit(loop, (*carries, *consts, *xs, *last), attrs,  # type: ignore[no-any-return]
                   regions=(region,), hints=hints or ("loop",) * len(results))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAttrs(Attrs):
+    results: tuple[TensorType, ...]
+
+
+def _checkpoint_reference(attrs: CheckpointAttrs, *xs: Any, regions: Any = ()) -> Any:
+    return tuple(regions[0](*xs))
+
+
+checkpoint = declare(
+    name="checkpoint",
+    attrs=CheckpointAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_checkpoint_reference,
+    derivative=ByRegions("computes the region again"),
+    lowering=Special("its region is written out once derivatives have been taken"),
+    samples=lambda rng: [],
+    traits=frozenset({Trait.EXPENSIVE}),
+    doc="The region's outputs; a reverse pass keeps its operands alone.",
+)
+
+
+after = declare(
+    name="after", infer=lambda a, x, token: x, reference=lambda a, x, token: x,
+    derivative=Rules(lambda b, a, cts, outs, xs: (cts[0], None),
+                     lambda b, a, ts, outs, xs: (ts[0],)),
+    lowering=Point(lambda lb, a, out, index, x, token: x(index), folds=False),
+    samples=lambda rng: [Sample((rng.standard_normal((2, 3)), rng.standard_normal(4)))],
+    doc="Operand 0, once operand 1 is there: what is computed from it is computed no earlier, "
+        "and is not merged with what was computed from operand 0 before.")

@@ -66,8 +66,9 @@ def pull_pairs(
     return grads
 
 
-def _reverse(b: GraphBuilder, nodes: Sequence[Node], found: dict[Value, Operand]
-             ) -> dict[Value, Operand]:
+def _reverse(
+    b: GraphBuilder, nodes: Sequence[Node], found: dict[Value, Operand]
+) -> dict[Value, Operand]:
     """Gradients of all values that `nodes` compute or read, from those of some results."""
     for node in reversed(nodes):
         cts = [found.get(r) for r in node.results]

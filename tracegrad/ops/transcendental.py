@@ -47,7 +47,7 @@ def _unary(
 ) -> OpDef:
     """A float function of one operand, public under `name` and NumPy's name."""
     public = intrinsic.numpy.__name__
-    more = {"pairs": _complex(name)} if on_complex else {}
+    more: dict[str, Any] = {"pairs": _complex(name)} if on_complex else {}
     return pointwise(
         name,
         intrinsic,

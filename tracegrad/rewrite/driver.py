@@ -102,9 +102,9 @@ def _step(b: Rewriter, node: Node, operands: tuple[Operand, ...]) -> tuple[Opera
     )
     if unchanged:
         return b.offer(node)
-    hint = node.results[0].hint if node.results else ""
-    out = b.emit(node.op, operands, node.attrs, hint=hint, regions=regions)
-    return () if out is None else out if isinstance(out, tuple) else (out,)
+    hints = tuple(r.hint for r in node.results)
+    out = b.emit(node.op, operands, node.attrs, hints=hints, regions=regions)
+    return out if isinstance(out, tuple) else (out,)
 
 
 class Makers:
@@ -149,6 +149,7 @@ class Rewriter(GraphBuilder):
         *,
         hint: str = "",
         regions: tuple[Graph, ...] = (),
+        hints: Sequence[str] = (),
         target: Value | None = None,
     ) -> Any:
         if target is not None:
@@ -159,10 +160,14 @@ class Rewriter(GraphBuilder):
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
             raise e.at(self.loc) from None
-        types = (types,) if isinstance(types, TensorType) else tuple(types)
-        results = tuple(Value(t, hint or op.name, None, self.loc) for t in types)
+        several = () if isinstance(types, TensorType) else tuple(types)
+        names = hints or (hint or op.name,) * (len(several) or 1)
+        results = tuple(
+            Value(t, name, None, self.loc)
+            for t, name in zip(several or (types,), names, strict=True)
+        )
         out = self.offer(Node(op, xs, attrs, results, regions, None, self.grad, self.loc))
-        return out[0] if len(out) == 1 else (out or None)
+        return out if several else out[0]
 
     def offer(self, node: Node) -> tuple[Operand, ...]:
         """Add `node`, or find what stands for its results."""

@@ -124,7 +124,7 @@ class Captures:
             )
 
     def _owner(self, memory: Memory) -> Path | None:
-        trace: Trace | None = memory.trace
+        trace: Any = memory.trace
         while trace is not None and trace is not self.trace:
             capture = next((c for c in trace.captures.values() if c.inner is memory), None)
             if capture is None or capture.passed:

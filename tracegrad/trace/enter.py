@@ -16,12 +16,13 @@ from tracegrad import source
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
-from tracegrad.trace import leaving, rolling, symbolic
+from tracegrad.trace import leaving, symbolic
 from tracegrad.trace.alias_pattern import Group
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.floating import warn_errstate
 from tracegrad.trace.guards import Argument, Outside
 from tracegrad.trace.leaves import NAMESPACE, Kind, Leaf, flatten, registration
+from tracegrad.trace.loop_plan import Plan
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature
@@ -29,6 +30,7 @@ from tracegrad.trace.substitute import Substitution
 from tracegrad.trace.substitute_objects import is_user_class, restore_class
 from tracegrad.trace.substitute_table import known_array
 from tracegrad.trace.tracer import Capture, Trace, Tracer
+from tracegrad.views.family import CreationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,24 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """How a traced result was made: whether it requires a gradient, and for views of which kind.
+
+    `detached`: it shares memory with its base, and no history.
+    """
+
+    tracked: bool
+    kind: CreationKind
+    detached: bool
+    output_nr: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutLeaf:
     """One leaf of the result: output `index` of the graph, or a `value` known while tracing.
 
     `same`: the very array that was passed in, or captured.  `readonly`: NumPy would refuse to
-    write it.
+    write it.  `made` is for tensors at the prompt.
     """
 
     kind: Kind
@@ -59,6 +74,7 @@ class OutLeaf:
     value: Any = None
     same: Input | None = None
     readonly: bool = False
+    made: Made | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +89,7 @@ class Printed:
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A traced call.  `touched` are inputs that the function writes and that stay as they are,
-    since it runs in a pullback only."""
+    since it runs in a pullback only; `histories` are those whose writes carry gradients."""
 
     signature: CallSignature
     graph: Graph
@@ -86,6 +102,8 @@ class Traced:
     prints: tuple[Printed, ...] = ()
     groups: tuple[Group, ...] = ()
     touched: tuple[int, ...] = ()
+    histories: tuple[int, ...] = ()
+    loops: tuple[str, ...] = ()  # what became of each loop, a line each
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The result in its own structure, from one value for each of `outputs`."""
@@ -128,19 +146,21 @@ def _until_loops_settle(
     shared: Sharing,
 ) -> Traced:
     """Trace, and start again whenever a loop on trial taught something."""
-    plan = rolling.Plan(options.loops)
+    plan = Plan(options.loops, options.max_unrolled)
     depth = len(STATE.traces)
     while True:
         try:
-            return _trace(fn, signature, face, tracked, options, None, grad, shared, plan)
+            found = _trace(fn, signature, face, tracked, options, None, grad, shared, plan)
+            if not plan.pending:
+                return found
         except symbolic.Retrace:
             pass
         except Exception as e:
-            if not rolling.failed(e):
+            if not plan.pending and not plan.failed(e):
                 raise
         finally:
             del STATE.traces[depth:]
-        plan.restarts += 1
+        plan.start_again()
 
 
 def _trace(
@@ -152,12 +172,14 @@ def _trace(
     parent: Trace | None,
     grad: bool,
     shared: Sharing,
-    plan: rolling.Plan,
+    plan: Plan,
 ) -> Traced:
     exact = options.views == "exact" if parent is None else parent.exact_views
     trace = Trace(signature.name, face, parent, exact)
     trace.rolling = plan
     captures, names = _outside_of(trace, parent, options.substitute)
+    if parent is None and not tracked:
+        tracked = [k for k, leaf in enumerate(signature.leaves) if leaf.tracked]
     values = _arguments(trace, names, signature, tracked, shared)
     args, kwargs = signature.rebuild(values)
     if names.is_open:
@@ -168,6 +190,7 @@ def _trace(
     try:
         with _recording(trace, grad):
             result = leaving.run(run, args, kwargs, signature.name, face.__name__)
+            plan.check_closed(trace)
             operands, outputs, tree, returned = _results(trace, names, result, _defined(fn))
             prints = _prints(trace, operands)
             outside = _close(trace, captures, operands, parent)
@@ -191,6 +214,8 @@ def _trace(
         prints,
         shared.groups,
         tuple(k for k, v in enumerate(graph.inputs) if any(m.base is v for m in trace.touched)),
+        tuple(k for k, v in enumerate(graph.inputs) if v in trace.histories),
+        plan.notes(),
     )
 
 
@@ -244,7 +269,7 @@ def _shadow_containers(names: Substitution, tree: Any) -> None:
 def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
     assert leaf.type is not None
     scalar = leaf.kind is not Kind.ARRAY and trace.face.numpy_scalars  # type: ignore[attr-defined]
-    return trace.argument(
+    made = trace.argument(
         leaf.type,
         leaf.name,
         tracked=tracked,
@@ -253,6 +278,8 @@ def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
         weak=leaf.kind is Kind.WEAK,
         readonly=not leaf.writable,
     )
+    made.alias.leaf = made.alias.family.leaf = leaf.asked
+    return made
 
 
 @contextmanager
@@ -313,9 +340,15 @@ def _name_sources(
     of = {id(x): Input(array=k) for k, x in enumerate(captured)}
     of |= {id(x): Input(leaf=k) for k, x in enumerate(values) if isinstance(x, Tracer)}
     return [
-        replace(o, same=of.get(id(x)), readonly=x.readonly) if x is not None else o
+        replace(o, same=of.get(id(x)), readonly=x.readonly, made=_made(x)) if x is not None else o
         for o, x in zip(outputs, returned, strict=True)
     ]
+
+
+def _made(x: Tracer) -> Made:
+    a = x.alias
+    detached = not a.is_view and a.family is not x.memory.family
+    return Made(a.requires_grad, a.kind, detached, a.output_nr)
 
 
 def _prints(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:

@@ -6,6 +6,7 @@ one of them.  Methods that mean an elementwise op are bound from the registry.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -26,6 +27,7 @@ from tracegrad.trace import (
 from tracegrad.trace.elementwise import apply_op, fast_power, write_op
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import Arg, as_arg, is_operand, trace_of, ufunc_ops
+from tracegrad.trace.rolling import iterate, rows
 from tracegrad.trace.tracer import Tracer
 
 
@@ -83,7 +85,7 @@ class Face(Tracer):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise UnsupportedError("iteration over a 0-d array", kind="unsized", loc=source.here())
-        return (self[k] for k in range(self.shape[0]))
+        return iterate(rows(self), sys._getframe(1))
 
     def __repr__(self) -> str:
         kind = type(self).__name__

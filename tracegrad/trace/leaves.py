@@ -40,7 +40,9 @@ class Leaf:
 
     `path` is text such as ``args[0]['n']``; `name` an identifier made of the parameter's name.
     `layout` are NumPy strides in elements.  `value` is the value of a static leaf (and, when it
-    is an argument such as `self`, what attribute captures start from).
+    is an argument such as `self`, what attribute captures start from).  `tracked`: a tensor of
+    the prompt that requires a gradient, now that gradients are on; `asked`: because of
+    ``requires_grad_``, so that it may not be written.
     """
 
     path: str
@@ -50,6 +52,8 @@ class Leaf:
     layout: tuple[int, ...] = ()
     writable: bool = True
     value: Any = None
+    tracked: bool = False
+    asked: bool = False
 
     @property
     def is_traced(self) -> bool:
@@ -144,7 +148,11 @@ def leaf_entry(x: Any) -> Hashable:
     if isinstance(x, Tracer):
         if not x.trace.eager and not x.trace.open:
             raise leaked(x)
-        return (kind, x.element_type, x.shape, x.layout.stride, x.scalar, x.weak)
+        key = (kind, x.element_type, x.shape, x.layout.stride, x.scalar, x.weak)
+        if x.trace.eager:
+            a = x.alias
+            return (*key, x.readonly, a.requires_grad, a.leaf or a.family.leaf)
+        return key
     if kind is Static:
         return ("static", _hashable(x.value))
     _refuse_unknown(x)

@@ -8,17 +8,23 @@ from functools import lru_cache
 from types import CodeType, FrameType
 
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME")
-_LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "SEND")
+_LOADS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_NAME", "LOAD_CLASSDEREF")
+_RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+_YIELDS = ("YIELD_VALUE", "SEND")
+LEAVES = "it holds a break or a return"
+_COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
+_NESTED_CODE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCode:
     """A `for` statement: `stored` are the names that its body binds, in order; `fresh` those of
-    them that every iteration binds before it reads them.  `reason` says why it cannot be a loop
-    of the graph, or is empty."""
+    them that every iteration binds before it reads them; `loaded` those that it reads.  `reason`
+    says why it cannot be a loop of the graph, or is empty."""
 
-    stored: tuple[str, ...]
-    fresh: frozenset[str]
+    stored: tuple[str, ...] = ()
+    fresh: frozenset[str] = frozenset()
+    loaded: frozenset[str] = frozenset()
     reason: str = ""
 
 
@@ -30,42 +36,63 @@ def loop_of(frame: FrameType) -> LoopCode | None:
 
 @lru_cache(maxsize=4096)
 def _loop(code: CodeType, lasti: int) -> LoopCode | None:
-    found = list(dis.get_instructions(code))
+    if code.co_name in _NESTED_CODE:
+        return None
+    found = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
     at = next((k for k, i in enumerate(found) if i.offset == lasti), None)
     if at is None or found[at].opname != "GET_ITER" or at + 1 >= len(found):
         return None
     head = found[at + 1]
     if head.opname != "FOR_ITER":
-        return None
-    end = head.argval
+        return None  # from 3.12 on also comprehensions, which save names first
+    end: int = head.argval
     body = [i for i in found[at + 2:] if i.offset < end]
+    if _collects(body):
+        return None
+    return _read(head, end, body)
+
+
+def _collects(body: list[dis.Instruction]) -> bool:
+    """Whether the loop belongs to a comprehension: it adds to a collection begun outside."""
+    begun = 0
+    for i in body:
+        begun += i.opname.startswith("BUILD_")
+        if i.opname in _COLLECTS and not begun:
+            return True
+    return False
+
+
+def _read(head: dis.Instruction, end: int, body: list[dis.Instruction]) -> LoopCode:
     stored: dict[str, None] = {}
     seen: set[str] = set()
     fresh: set[str] = set()
+    loaded: set[str] = set()
     straight_to = 0  # offsets below this may be jumped over
     for i in body:
-        if i.opname in _LEAVES:
-            return LoopCode((), frozenset(), f"it holds a {_word(i.opname)}")
+        if i.opname in _YIELDS:
+            return LoopCode(reason="it holds a yield or an await")
+        if i.opname in _RETURNS:
+            return LoopCode(reason=LEAVES)
         if "JUMP" in i.opname and isinstance(i.argval, int):
             if not head.offset <= i.argval < end:
-                return LoopCode((), frozenset(), "it holds a break")
+                return LoopCode(reason=LEAVES)
             if i.argval > i.offset:
                 straight_to = max(straight_to, i.argval)
         if i.opname == "FOR_ITER":
             straight_to = max(straight_to, i.argval)
+        if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "DELETE_ATTR"):
+            return LoopCode(reason=f"it sets {i.argval}, which is no local name")
         for kind, name in _accesses(i):
+            if kind == "delete":
+                return LoopCode(reason=f"it deletes {name}")
             if kind == "store":
                 stored[name] = None
-                if name not in seen and i.offset >= straight_to:
+                if name not in seen and i.offset >= straight_to and "DEREF" not in i.opname:
                     fresh.add(name)
-            elif kind == "delete":
-                return LoopCode((), frozenset(), f"it deletes {name}")
+            else:
+                loaded.add(name)
             seen.add(name)
-    return LoopCode(tuple(stored), frozenset(fresh))
-
-
-def _word(opname: str) -> str:
-    return "return" if opname.startswith("RETURN") else "yield"
+    return LoopCode(tuple(stored), frozenset(fresh), frozenset(loaded))
 
 
 def _accesses(i: dis.Instruction) -> list[tuple[str, str]]:
@@ -73,15 +100,16 @@ def _accesses(i: dis.Instruction) -> list[tuple[str, str]]:
     name = i.opname
     if isinstance(i.argval, tuple) and "_FAST" in name:
         # Two in one (3.13): STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST, LOAD_FAST_LOAD_FAST.
-        first, second = ("store", "load") if name == "STORE_FAST_LOAD_FAST" else (
-            ("store", "store") if name.startswith("STORE") else ("load", "load"))
-        return [(first, i.argval[0]), (second, i.argval[1])]
+        kinds = [word for word in name.split("_") if word in ("STORE", "LOAD")]
+        return [(k.lower(), n) for k, n in zip(kinds, i.argval, strict=False)]
     if not isinstance(i.argval, str):
         return []
     if name.startswith(_STORES):
         return [("store", i.argval)]
-    if name.startswith("DELETE_FAST") or name.startswith("DELETE_DEREF"):
+    if name.startswith(("DELETE_FAST", "DELETE_DEREF", "DELETE_NAME")):
         return [("delete", i.argval)]
-    if name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_NAME")):
+    if name == "LOAD_FAST_AND_CLEAR":
+        return []  # a comprehension puts the name aside and gives it back
+    if name.startswith(_LOADS):
         return [("load", i.argval)]
     return []

@@ -35,8 +35,10 @@ class Reach:
         self.objects = _walk([*self.names.values(),
                               *(v for names in self.locals for v in names.values())])
 
-    def tracers(self, but: Collection[str] = ()) -> Iterator[Tracer]:
-        """Every traced value, those directly under the local names `but` left out."""
+    def tracers(self, but: Collection[str] = (), apart: Collection[Any] = ()
+                ) -> Iterator[Tracer]:
+        """Every traced value, but those directly under the local names `but`, and those that only
+        the containers `apart` lead to, which no one else holds."""
         for name, value in self.names.items():
             if isinstance(value, Tracer) and name not in but:
                 yield value
@@ -45,7 +47,13 @@ class Reach:
             if isinstance(x, Tracer):
                 yield x
         for obj, inside in self.objects.values():
-            yield from (x for x in inside if isinstance(x, Tracer))
+            if not any(obj is a for a in apart) or self._times_held(obj) > 1:
+                yield from (x for x in inside if isinstance(x, Tracer))
+
+    def _times_held(self, obj: Any) -> int:
+        holders = [list(self.names.values()), *(list(n.values()) for n in self.locals),
+                   *(inside for _, inside in self.objects.values())]
+        return sum(x is obj for inside in holders for x in inside)
 
     def change(self, stored: Collection[str]) -> str:
         """What the body did to something other than the names it stores; empty if nothing.
@@ -54,10 +62,9 @@ class Reach:
         """
         now = {id(v): n for n, v in frames.everything(self.frame).items() if n in stored}
         for obj, inside in self.objects.values():
-            if isinstance(obj, CellType) and (_contents(obj) or [None])[0] is not None \
-                    and id(_contents(obj)[0]) in now:
-                continue
             after = _contents(obj)
+            if isinstance(obj, CellType) and after and id(after[0]) in now:
+                continue
             if len(after) != len(inside) or not all(map(same, inside, after)):
                 return f"it changes {self._describe(obj)}"
         for frame, before in zip(self.outer, self.locals, strict=True):

@@ -110,6 +110,8 @@ def kind_of(x: Arg) -> Kind:
     """A NumPy dtype, or `int`, `float` or `complex` for weak numbers."""
     if isinstance(x, Tracer):
         if x.weak:
+            if x.element_type.is_integer:
+                return int  # the index of a loop
             return complex if x.element_type.is_complex else float
         return x.element_type.np
     if isinstance(x, Literal):

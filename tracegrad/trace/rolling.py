@@ -1,143 +1,120 @@
-"""Python `for` statements over `range` that become one `loop` node.
+"""Sequences whose `for` statement may become one `loop` node of the graph.
 
-The body runs once, with a symbolic index, in a nested trace that is open between two calls of the
-iterator.  Names that the body binds receive carries in the caller's frame before it runs and the
-results afterwards.  What the first trial shows to be wrong (a type that grows, an array that is
-rebound, an index that wraps only at first) is written into the loop's `Decision`, and the whole
-trace starts again; a loop that cannot be one node is unrolled.
+``range``, ``enumerate``, ``zip``, ``reversed`` and the rows of a traced array give an element for
+each iteration number, which may be the symbolic index of a node.  Everywhere else (comprehensions,
+``list(...)``, unpacking) they are what they are in Python, with plain integers.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from tracegrad import dims, source
 from tracegrad.dims import Dim
-from tracegrad.errors import TracegradError, UnsupportedError
-from tracegrad.trace.loop_code import LoopCode, loop_of
-from tracegrad.trace.modes import STATE, current_trace
-from tracegrad.trace.symbolic import Retrace, Unrollable, integer
+from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.trace.loop_code import loop_of
+from tracegrad.trace.loop_driver import Driver, copies
+from tracegrad.trace.memory import Tracer
+from tracegrad.trace.modes import current_trace
+from tracegrad.trace.symbolic import SymbolicInt, Unrollable, integer
 
 SHORT = 8  # trips below which copies of the body cost less than a loop
-LONGEST = 20_000  # trips that are unrolled where a loop is not possible
 
 
-@dataclass(slots=True)
-class Kind:
-    """The type of a scalar carry."""
+class Rolling:
+    """`length` elements, made by ``at(k)`` for an int or an index expression `k`."""
 
-    dtype: Any
-    weak: bool
-    tracked: bool
+    __slots__ = ("length", "at", "strict", "_plain", "_started")
 
+    def __init__(self, length: int, at: Callable[[Dim], Any], *, strict: bool = False,
+                 plain: Callable[[], Iterator[Any]] | None = None) -> None:
+        self.length = length
+        self.at = at
+        self.strict = strict
+        self._plain = plain
+        self._started: Iterator[Any] | None = None
 
-@dataclass(slots=True)
-class Decision:
-    """What is known of one `for` statement, kept from trial to trial of a trace.
+    def plain(self) -> Iterator[Any]:
+        return (self.at(k) for k in range(self.length)) if self._plain is None else self._plain()
 
-    `splits` are iteration numbers at which the domain is cut; `period` copies of the body make
-    one iteration of the node; `scalars` and `arrays` are names carried by value.
-    """
+    def __iter__(self) -> Iterator[Any]:
+        if self._started is not None:
+            return self._started
+        return iterate(self, sys._getframe(1))
 
-    unroll: str = ""
-    splits: set[int] = field(default_factory=set)
-    period: int = 1
-    scalars: dict[str, Kind] = field(default_factory=dict)
-    arrays: set[str] = field(default_factory=set)
-    tracked: set[str] = field(default_factory=set)
-    trials: int = 0
-    line: source.SourceLoc | None = None
-    rolled: bool = False
-
-    def give_up(self, reason: str) -> Any:
-        self.unroll = reason
-        raise Retrace
-
-    def split(self, points: tuple[int, ...]) -> Any:
-        new = set(points) - self.splits
-        if not new or len(self.splits | new) > 8:
-            self.give_up("its branches would cut it into too many parts")
-        self.splits |= new
-        raise Retrace
-
-    def repeat(self, period: int) -> Any:
-        if self.period % period == 0 or self.period * period > 16:
-            self.give_up("a remainder of the index decides")
-        self.period *= period
-        raise Retrace
+    def __next__(self) -> Any:
+        """``next(enumerate(...))``: an iterator that has been started by hand is a plain one."""
+        if self._started is None:
+            self._started = self.plain()
+        return next(self._started)
 
 
-@dataclass(slots=True, eq=False)
-class Plan:
-    """The decisions of one trace, by code and place of the `for`; kept while it starts again."""
+def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
+    """The iterator of a `for` statement in `frame` over `seq`, or a plain one elsewhere."""
+    trace = current_trace()
+    plan = None if trace is None else trace.rolling
+    code = None if plan is None else loop_of(frame)
+    if code is None:
+        return seq.plain()
+    unrolls = plan.loops == "unroll"
+    strict = (seq.strict or plan.loops == "roll") and not unrolls
+    if seq.length < (3 if strict else SHORT):
+        return seq.plain() if seq.length < 2 else copies(seq, plan.decision(frame))
+    decision = plan.decision(frame)
+    decision.strict |= strict
+    if not unrolls and not decision.unroll:
+        decision.unroll = code.reason or _advanced(frame, code.loaded)
+        if strict and decision.unroll:
+            decision.refuse()
+    if unrolls or decision.unroll:
+        return copies(seq, decision)
+    return Driver(seq, code, decision)
 
-    loops: str = "auto"
-    decisions: dict[tuple[CodeType, int], Decision] = field(default_factory=dict)
-    restarts: int = 0
 
-    def decision(self, frame: FrameType) -> Decision:
-        key = (frame.f_code, frame.f_lasti)
-        found = self.decisions.get(key)
-        if found is None:
-            found = self.decisions[key] = Decision(line=source.of_frame(frame))
-        return found
-
-    def notes(self) -> tuple[str, ...]:
-        """A line for each loop, for `explain()`."""
-        out = []
-        for d in self.decisions.values():
-            where = f"{d.line.file}:{d.line.line}" if d.line is not None else "a loop"
-            if d.unroll:
-                out.append(f"{where}: unrolled, since {d.unroll}")
-            elif d.rolled:
-                parts = len(d.splits) + 1
-                extra = f", split into {parts} parts" if parts > 1 else ""
-                extra += f", {d.period} iterations at a time" if d.period > 1 else ""
-                out.append(f"{where}: one loop{extra}")
-        return tuple(out)
+def _advanced(frame: FrameType, loaded: frozenset[str]) -> str:
+    """The reason why a body that reads an iterator from before the loop cannot be a loop."""
+    for name, value in frame.f_locals.items():
+        if name in loaded and hasattr(type(value), "__next__"):
+            return f"it advances the iterator {name}"
+    return ""
 
 
 class RollingRange:
-    """What ``range(...)`` is in traced code: a range whose `for` statement may become a node."""
+    """What ``range(...)`` is in traced code."""
 
-    __slots__ = ("real",)
+    __slots__ = ("real", "strict")
 
-    def __init__(self, real: range) -> None:
+    def __init__(self, real: range, strict: bool = False) -> None:
         self.real = real
+        self.strict = strict
+
+    def rolling(self) -> Rolling:
+        real = self.real
+
+        def at(k: Dim) -> Any:
+            return integer(dims.add(real.start, dims.mul(k, real.step)))
+
+        return Rolling(len(real), at, strict=self.strict, plain=lambda: iter(real))
 
     def __iter__(self) -> Iterator[Any]:
-        frame = sys._getframe(1)
-        trace = current_trace()
-        plan = None if trace is None else trace.rolling
-        if plan is None or plan.loops == "unroll" or len(self.real) < SHORT:
-            return iter(self.real)
-        code = loop_of(frame)
-        if code is None:
-            return iter(self.real)
-        decision = plan.decision(frame)
-        if code.reason and not decision.unroll:
-            decision.unroll = code.reason
-        if decision.unroll:
-            _check_length(decision, len(self.real))
-            return iter(self.real)
-        return _Driver(self.real, code, decision)
+        return iterate(self.rolling(), sys._getframe(1))
 
-    def __reversed__(self) -> RollingRange:
-        return RollingRange(self.real[::-1])
+    def __reversed__(self) -> Rolling:
+        return RollingRange(self.real[::-1], self.strict).rolling()
 
     def __getitem__(self, at: Any) -> Any:
         found = self.real[at]
-        return RollingRange(found) if isinstance(found, range) else found
+        return RollingRange(found, self.strict) if isinstance(found, range) else found
 
     def __len__(self) -> int:
         return len(self.real)
 
     def __contains__(self, x: object) -> bool:
-        return x in self.real
+        return any(x == k for k in self.real) if isinstance(x, SymbolicInt) else x in self.real
 
     def __eq__(self, other: object) -> bool:
         return self.real == (other.real if isinstance(other, RollingRange) else other)
@@ -157,116 +134,82 @@ def rolling_range(*args: Any) -> Any:
     return RollingRange(range(*args))
 
 
+def explicit_range(*args: Any, parallel: bool = False) -> Any:
+    """``tg.range(start, stop, step)``: a range whose `for` statement must be one loop of the graph.
+
+    Like ``range`` outside traced functions.  Where a body cannot be one loop (the error names the
+    variable and the reason), ``range`` would unroll it.
+
+    Raises:
+        UnsupportedError: ``parallel=True``, which is not available yet, and, in the loop, a body
+            that cannot roll.
+        ArgumentError: arguments that are no integers.
+    """
+    if parallel:
+        raise UnsupportedError(
+            "tg.range(parallel=True) is not available yet", loc=source.here(),
+            remedy="Leave parallel out: the loop runs its iterations in order.")
+    try:
+        real = range(*args)
+    except TypeError as e:
+        raise ArgumentError(str(e), loc=source.here()) from None
+    return real if current_trace() is None else RollingRange(real, strict=True)
+
+
+# ------------------------------------------------------------------- what builds on sequences
+
+
+def sequence(x: Any) -> Rolling | None:
+    """`x` as a sequence that may roll: a range, the rows of a traced array, or made of those."""
+    if isinstance(x, RollingRange):
+        return x.rolling()
+    if isinstance(x, Rolling):
+        return x if x._started is None else None
+    if isinstance(x, Tracer) and x.shape and current_trace() is not None:
+        return rows(x)
+    return None
+
+
+def rows(x: Any) -> Rolling:
+    """The elements of the first axis of a traced array."""
+    return Rolling(x.shape[0], lambda k: x[integer(k)])
+
+
 def rolling_reversed(x: Any) -> Any:
     """``reversed`` as traced code sees it."""
-    return x.__reversed__() if isinstance(x, RollingRange) else reversed(x)
+    seq = sequence(x) if isinstance(x, (RollingRange, Tracer)) else None
+    if seq is None:
+        return builtins.reversed(x)
+    if isinstance(x, RollingRange):
+        return x.__reversed__()
+    last = seq.length - 1
+    return Rolling(seq.length, lambda k: seq.at(dims.add(last, dims.mul(k, -1))))
 
 
-def _check_length(decision: Decision, trips: int) -> None:
-    if trips > LONGEST:
-        raise UnsupportedError(
-            f"a loop of {trips} iterations cannot be one loop of the graph, since "
-            f"{decision.unroll}", kind="loop", loc=decision.line,
-            remedy="Write the body so that it can, or take fewer iterations.")
+def rolling_enumerate(iterable: Any, start: Any = 0) -> Any:
+    """``enumerate`` as traced code sees it."""
+    seq = sequence(iterable)
+    if seq is None or type(start) is not int:
+        return builtins.enumerate(iterable, start)
+    return Rolling(seq.length, lambda k: (integer(dims.add(start, k)), seq.at(k)),
+                   strict=seq.strict,
+                   plain=lambda: builtins.enumerate(seq.plain(), start))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Iterations ``first .. first + trips*period - 1`` as one node, or plainly (`trips` 0)."""
-
-    first: int
-    count: int
-    trips: int
-
-
-class _Driver:
-    """The iterator behind one `for` statement."""
-
-    def __init__(self, real: range, code: LoopCode, decision: Decision) -> None:
-        self.real = real
-        self.code = code
-        self.decision = decision
-        self._steps = self._run()
-        self.frame: FrameType | None = None
-
-    def __iter__(self) -> _Driver:
-        return self
-
-    def __next__(self) -> Any:
-        self.frame = sys._getframe(1)
-        try:
-            return next(self._steps)
-        finally:
-            self.frame = None
-
-    def _parts(self) -> Iterator[_Part]:
-        n, p = len(self.real), self.decision.period
-        edges = [0, *sorted(s for s in self.decision.splits if 0 < s < n), n]
-        for first, end in zip(edges, edges[1:], strict=False):
-            trips = (end - first) // p
-            if trips < 3:
-                yield _Part(first, end - first, 0)
-                continue
-            yield _Part(first, trips * p, trips)
-            if first + trips * p < end:
-                yield _Part(first + trips * p, end - first - trips * p, 0)
-
-    def _run(self) -> Iterator[Any]:
-        from tracegrad.trace.loop_trial import Trial
-
-        for part in self._parts():
-            if not part.trips:
-                yield from self.real[part.first:part.first + part.count]
-                continue
-            assert self.frame is not None
-            self.decision.rolled = True
-            trial = Trial(self, part, self.frame)
-            for q in range(self.decision.period):
-                yield trial.index(q)
-            trial.close(self.frame)
-
-    def number(self, part: _Part, at: Dim, q: int) -> Any:
-        """The element of the range at iteration ``part.first + at*period + q``."""
-        k = dims.add(part.first + q, dims.mul(at, self.decision.period))
-        return integer(dims.add(self.real.start, dims.mul(k, self.real.step)))
+def rolling_zip(*iterables: Any, strict: bool = False) -> Any:
+    """``zip`` as traced code sees it; rolls when every part of it could."""
+    found = [sequence(x) for x in iterables]
+    if not found or any(s is None for s in found) or (
+            strict and len({s.length for s in found if s is not None}) > 1):
+        return builtins.zip(*[x.plain() if isinstance(x, Rolling) else x for x in iterables],
+                            strict=strict)
+    parts: list[Rolling] = [s for s in found if s is not None]
+    return Rolling(min(s.length for s in parts), lambda k: tuple(s.at(k) for s in parts),
+                   strict=any(s.strict for s in parts),
+                   plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False))
 
 
-def open_loop(name: str) -> _Open:
-    """The open loop whose index has this name."""
-    for trace in reversed(STATE.traces):
-        if trace.loop is not None and trace.loop.name == name:
-            return _Open(trace.loop)
-    raise Unrollable("the index of a loop that is over decides")
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    trial: Any
-
-    def split(self, points: tuple[int, ...]) -> Any:
-        """Cut the domain at these values of the node's index."""
-        part, decision = self.trial.part, self.trial.decision
-        decision.split(tuple(part.first + x * decision.period for x in points))
-
-    def repeat(self, period: int) -> Any:
-        self.trial.decision.repeat(period)
-
-
-def failed(error: BaseException) -> bool:
-    """Called when a trace fails: whether to start again because a loop was on trial.
-
-    The innermost open loop is unrolled the next time, unless it is too long for that.
-    """
-    for trace in reversed(STATE.traces):
-        if trace.loop is None:
-            continue
-        decision: Decision = trace.loop.decision
-        if isinstance(error, Unrollable):
-            decision.unroll = str(error)
-            return True
-        if trace.loop.length > LONGEST:
-            return False
-        what = error.message if isinstance(error, TracegradError) else str(error)
-        decision.unroll = f"tracing its body once failed ({what.splitlines()[0] if what else ''})"
-        return True
-    return False
+def check_range_argument(x: Any) -> None:
+    """A bound of ``range`` that depends on an index unrolls the loop of that index."""
+    if isinstance(x, SymbolicInt):
+        raise Unrollable("the number of iterations of an inner loop depends on its index")

@@ -43,7 +43,7 @@ class Sharing:
         out: dict[int, Tracer] = {}
         for group in self.groups:
             for member, x in zip(
-                group.members, self._members(trace, signature, group), strict=True
+                group.members, self._members(trace, signature, group, tracked), strict=True
             ):
                 if member.position < len(signature.leaves):
                     captures.passed.add(x.memory)
@@ -60,11 +60,14 @@ class Sharing:
             out.update(zip(leaves, made, strict=True))
         return out
 
-    def _members(self, trace: Trace, signature: CallSignature, group: Group) -> list[Tracer]:
+    def _members(
+        self, trace: Trace, signature: CallSignature, group: Group, tracked: Collection[int]
+    ) -> list[Tracer]:
         name, leaves = "memory", signature.leaves
+        is_tracked = any(m.position in tracked for m in group.members)
         if group.root is not None and group.root < len(leaves):
             name = leaves[group.root].name
-        base = trace.argument(group.type, name, tracked=False, layout=group.layout)
+        base = trace.argument(group.type, name, tracked=is_tracked, layout=group.layout)
         arrays = [self.arrays[m.position] for m in group.members]
         # The base may be written where one of the arrays may.
         base.readonly = not any(x.flags.writeable for x in arrays)

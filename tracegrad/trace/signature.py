@@ -33,6 +33,7 @@ from tracegrad.trace.leaves import (
     restore,
     unwrap,
 )
+from tracegrad.trace.modes import is_tracking
 from tracegrad.trace.tracer import Tracer
 from tracegrad.types import TensorType
 
@@ -246,13 +247,17 @@ class Signature:
             return Leaf(path, name, Kind.STATIC, value=unwrap(x))
         if isinstance(x, Tracer):
             kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
+            at_prompt = x.trace.eager
+            tracked = at_prompt and is_tracking() and x.alias.requires_grad
             return Leaf(
                 path,
                 name,
-                kind,
+                Kind.ARRAY if at_prompt else kind,
                 TensorType(x.shape, x.element_type),
                 x.layout.stride,  # type: ignore[arg-type]
                 not x.readonly,
+                tracked=tracked,
+                asked=tracked and x.alias.leaf,
             )
         if isinstance(x, np.ndarray):
             return Leaf(

@@ -6,12 +6,13 @@ them it also does to the original, as a Python side effect of tracing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tracegrad import source
 from tracegrad.errors import CaptureError
 from tracegrad.trace.leaves import tree_leaves
+from tracegrad.trace.symbolic import outside_change
 from tracegrad.trace.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -48,6 +49,17 @@ class GuardedDict(dict):  # type: ignore[type-arg]
 _STORES = {"__setitem__", "update", "setdefault", "__ior__"}
 
 
+def _restoring(raw: Any) -> Callable[[], None]:
+    """Gives a list or dictionary the contents that it has now."""
+    held = raw.copy()
+
+    def restore() -> None:
+        raw.clear()
+        raw.update(held) if isinstance(raw, dict) else raw.extend(held)
+
+    return restore
+
+
 def _both(base: type, name: str) -> Any:
     """A mutating method that runs on the substitute and on the original."""
     plain = getattr(base, name)
@@ -61,6 +73,7 @@ def _both(base: type, name: str) -> Any:
                 remedy="Return it, or write into the array that is there: x[...] = value.",
             )
         original = self._sub.original
+        outside_change(_restoring(self._raw))
         raw_args = [original(x) for x in args]
         plain(self._raw, *raw_args, **{k: original(v) for k, v in kwargs.items()})
         out = plain(self, *args, **kwargs)

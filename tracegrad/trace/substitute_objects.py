@@ -26,6 +26,7 @@ from tracegrad.trace.guards import ABSENT, Attribute, Global, Path
 from tracegrad.trace.leaves import tree_leaves
 from tracegrad.trace.substitute_code import is_callee, is_user_path
 from tracegrad.trace.substitute_table import Callee
+from tracegrad.trace.symbolic import outside_change
 from tracegrad.trace.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class ObjectProxy:
         if isinstance(found, property) and found.fset is not None:
             sub.call(found.fset)(self, value)
             return
+        had, old = hasattr(raw, name), getattr(raw, name, None)
+        outside_change(lambda: setattr(raw, name, old) if had else delattr(raw, name))
         setattr(raw, name, sub.original(value))
         _get(self, "_set")[name] = value
 

@@ -19,7 +19,7 @@ import numpy as np
 from tracegrad import source
 from tracegrad.errors import CaptureError, UnsupportedError
 from tracegrad.trace.modes import current_trace
-from tracegrad.trace.rolling import rolling_range, rolling_reversed
+from tracegrad.trace import rolling
 from tracegrad.trace.tracer import Tracer
 
 
@@ -124,8 +124,10 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
     yield builtins.type, Callee(type, sb.as_type)
     yield builtins.super, Callee(super, sb.as_super)
     yield builtins.isinstance, sb.is_instance
-    yield builtins.range, Callee(range, rolling_range)
-    yield builtins.reversed, Callee(reversed, rolling_reversed)
+    yield builtins.range, Callee(range, rolling.rolling_range)
+    yield builtins.reversed, Callee(reversed, rolling.rolling_reversed)
+    yield builtins.enumerate, Callee(enumerate, rolling.rolling_enumerate)
+    yield builtins.zip, Callee(zip, rolling.rolling_zip)
     yield builtins.max, sb.as_max
     yield builtins.min, sb.as_min
     yield from sb.math_functions()

@@ -14,11 +14,14 @@ from typing import Any
 from tracegrad import dims
 from tracegrad.dims import Dim, Expr, Mod
 from tracegrad.ops.control import PositionAttrs, position
-from tracegrad.trace.modes import current_trace
+from tracegrad.trace.modes import STATE, current_trace
 
 
-class Retrace(Exception):
-    """The trace must start again; what was learned is in the loop's `Decision`."""
+class Retrace(BaseException):
+    """The trace must start again; what was learned is in the loop's `Decision`.
+
+    No `Exception`, so that user code does not take it for one of its own.
+    """
 
 
 class SymbolicInt:
@@ -148,7 +151,7 @@ class SymbolicInt:
         raise Unrollable("it needs the value of the index")
 
     def __repr__(self) -> str:
-        return f"<index {dims.format_dim(self.dim)}>"
+        raise Unrollable("it writes the index as text")
 
     def __format__(self, spec: str) -> str:
         raise Unrollable("it formats the index")
@@ -178,8 +181,26 @@ class Condition:
     __rand__, __ror__ = __and__, __or__
 
 
-class Unrollable(Exception):
-    """The open loop cannot be one node, because of what the text says of its body."""
+class Unrollable(BaseException):
+    """The innermost open loop cannot be one node, because of what the text says of its body."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        for trace in reversed(STATE.traces):
+            if trace.loop is not None:
+                trace.loop.decision.give_up(reason)
+
+
+def outside_change(restore: Callable[[], None]) -> None:
+    """Traced code changes something outside: no loop does that once for all iterations.
+
+    `restore` takes the change back when the trace starts again.
+    """
+    if not STATE.traces or STATE.traces[0].rolling is None:
+        return
+    if any(trace.loop is not None for trace in STATE.traces):
+        raise Unrollable("it changes something outside the function")
+    STATE.traces[0].rolling.undo.append(restore)
 
 
 def integer(dim: Dim) -> int | SymbolicInt:
@@ -262,13 +283,13 @@ def _affine(e: Dim) -> tuple[str, int, int]:
 
 
 def _split(name: str, *points: int) -> Any:
-    from tracegrad.trace.rolling import open_loop
+    from tracegrad.trace.loop_plan import open_loop
 
     open_loop(name).split(points)
 
 
 def _repeat(atom: Mod) -> None:
-    from tracegrad.trace.rolling import open_loop
+    from tracegrad.trace.loop_plan import open_loop
 
     names = {s.name for s in dims.symbols(atom.e)}
     if len(names) != 1 or atom.k > 16:

@@ -19,7 +19,7 @@ from tracegrad.errors import CaptureError
 from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
 from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
-from tracegrad.graph.storage import Geometry, Step, View, dense_strides
+from tracegrad.graph.storage import Conj, Geometry, Step, View, dense_strides
 from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
 from tracegrad.trace import known
 from tracegrad.trace.inference import check_kept
@@ -55,6 +55,7 @@ class Trace(Nesting):
     prints: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     # Storages that regions write without a trace outside: a pullback runs its function again.
     touched: set[Memory] = field(default_factory=set)
+    histories: set[Value] = field(default_factory=set)  # bases whose writes carry gradients
     _families: dict[object, family.Family] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
     _warned: set[Alias] = field(default_factory=set)
@@ -245,6 +246,10 @@ class Trace(Nesting):
         readonly: bool,
     ) -> Tracer:
         array = x.concrete
+        if array is not None and any(isinstance(s, Conj) for s in steps):
+            # NumPy has no views of conjugates, which later writes must reach.
+            self._promote(x.memory)
+            array = None
         if array is not None:
             part = apply_view(View(steps), array)
             return self.face(self, alias, layout, None, part, readonly=readonly)
@@ -291,6 +296,7 @@ class Trace(Nesting):
         tracked: bool,
     ) -> None:
         if target.concrete is not None:
+            self._check_repeated(target.memory)
             if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
                 value = known.reference(op, list(xs), attrs)
                 target._array[...] = value  # type: ignore[index]
@@ -314,6 +320,20 @@ class Trace(Nesting):
         self.builder.emit(op, given, attrs, target=handle)
         self.check_saved(first, xs)
         family.record_write(target.alias, tracked and target.element_type.is_inexact)
+        if target.alias.family.written and target.alias.family is target.memory.family \
+                and target.memory.base is not None:  # fmt: skip
+            self.histories.add(target.memory.base)
+
+    def _check_repeated(self, memory: Memory) -> None:
+        """Known contents from before a loop that the body writes change from one iteration to
+        the next: they enter the graph in front of it, when the trace starts again."""
+        trace: Trace | None = self
+        found = None
+        while trace is not None and trace is not memory.trace:
+            found = trace.loop or found
+            trace = trace.parent
+        if found is not None:
+            found.promote(memory)
 
     def place(self) -> source.SourceLoc | None:
         """Stamp the user's current line on what is recorded next."""

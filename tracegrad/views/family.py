@@ -52,10 +52,12 @@ class Storage:
 @dataclass(slots=True, eq=False)
 class Family:
     """Aliases that share one gradient history; `tracked`: the base requires a gradient, and
-    `leaf`: because it was asked for (``requires_grad_``), not because it was computed."""
+    `leaf`: because it was asked for (``requires_grad_``), not because it was computed.
+    `written`: a write has become part of the history."""
 
     tracked: bool = False
     leaf: bool = False
+    written: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +142,6 @@ def record_write(alias: Alias, tracked: bool) -> None:
     alias.storage.version += 1
     alias.storage.written = True
     if tracked:
-        alias.family.tracked = True
+        alias.family.tracked = alias.family.written = True
         alias.own = True
         alias.fresh_at = alias.storage.version

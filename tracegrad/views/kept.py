@@ -30,8 +30,8 @@ def kept_operands(node: Node, tracked: Collection[int]) -> frozenset[int]:
     found: list[Operand | None]
     if is_by_pairs(node.op, node.attrs, [*several, *(x.type for x in xs)]):
         assert cts[0] is not None
-        given = pull_pairs(b, node.op, node.attrs, cts[0], xs)
-        found = [given[k] for k in tracked]
+        pulled = pull_pairs(b, node.op, node.attrs, cts[0], xs)
+        found = [pulled[k] for k in tracked]
     elif isinstance(d, Partials):
         partials = [d.of[k] for k in tracked]
         found = [p(b, cts[0], outs[0], *xs) for p in partials if p is not None]

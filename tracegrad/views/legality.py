@@ -95,10 +95,10 @@ def check_version(alias: Alias, loc: SourceLoc | None) -> None:
 def check_requires_grad(alias: Alias, value: bool, is_leaf: bool, inference: bool,
                         loc: SourceLoc | None) -> None:
     """Raise if ``requires_grad_(value)`` is not allowed on this tensor."""
-    if value and not alias.storage.dtype.is_inexact:
+    if value and not alias.dtype.is_inexact:
         raise ViewMutationError(
             f"only tensors of a floating point dtype can require gradients, not "
-            f"{alias.storage.dtype.np}", kind="requires_grad_dtype", loc=loc)
+            f"{alias.dtype.np}", kind="requires_grad_dtype", loc=loc)
     if value and alias.storage.inference and not inference:
         raise ViewMutationError(
             "requires_grad cannot be set on an inference tensor outside inference mode",

@@ -1,0 +1,60 @@
+"""Times and sizes of compiled functions, each measured beside NumPy in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracegrad.graph.walk import all_nodes
+
+
+def seconds(call: Callable[[], Any], least: float = 0.1, most: int = 1000) -> float:
+    """The shortest of repeated calls that take `least` seconds together."""
+    best, spent, count = float("inf"), 0.0, 0
+    while count < 3 or (spent < least and count < most):
+        start = time.perf_counter()
+        call()
+        took = time.perf_counter() - start
+        best, spent, count = min(best, took), spent + took, count + 1
+    return best
+
+
+def seconds_of(function: Callable[..., Any], arguments: Callable[[], Sequence[Any]],
+               least: float = 0.1, most: int = 1000) -> float:
+    """As `seconds`, with fresh arguments for each call, which are not timed."""
+    best, spent, count = float("inf"), 0.0, 0
+    while count < 3 or (spent < least and count < most):
+        given = arguments()
+        start = time.perf_counter()
+        function(*given)
+        took = time.perf_counter() - start
+        best, spent, count = min(best, took), spent + took, count + 1
+    return best
+
+
+def shape_of(compiled: Any, arguments: Sequence[Any]) -> dict[str, int]:
+    """Loop nodes and nodes of the optimized graph, and bytes of the arena."""
+    lowering = compiled.lower(*arguments).specialisation.lowering
+    nodes = list(all_nodes(lowering.graph("optimized")))
+    return {"loops": sum(n.op.name == "loop" for n in nodes), "nodes": len(nodes),
+            "arena": lowering.plan.program.arena_nbytes}
+
+
+def in_a_process(script: str, arguments: Sequence[str], timeout: float) -> dict[str, Any]:
+    """The JSON on the last line that a script prints; ``{"failed": why}`` without one."""
+    command = [sys.executable, script, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
+                              check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"more than {timeout:.0f} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        last = done.stderr.strip().splitlines()
+        return {"failed": last[-1] if last else f"exit status {done.returncode}"}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found

@@ -1,0 +1,103 @@
+"""Each program of `benchmarks.npbench`: does it compile, and how fast is it beside NumPy?
+
+    python benchmarks/run_npbench.py                        # all, at the large sizes
+    python benchmarks/run_npbench.py seidel_2d adi --size small --json npbench.json
+
+Each program runs in a process of its own, NumPy and tracegrad side by side; times of forward and
+of value with gradient are given as multiples of NumPy's forward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tracegrad as tg  # noqa: E402
+from benchmarks.measure import in_a_process, seconds_of, shape_of  # noqa: E402
+from benchmarks.npbench import KERNELS, Kernel, differentiable, fresh  # noqa: E402
+
+COLUMNS = (
+    ("program", "name", 24), ("unchanged", "unchanged", 10), ("numpy ms", "numpy_ms", 9),
+    ("forward/numpy", "forward_ratio", 14), ("gradient/numpy", "gradient_ratio", 15),
+    ("compile s", "compile_s", 10), ("gradient s", "gradient_compile_s", 11),
+    ("loops", "loops", 6), ("nodes", "nodes", 7), ("arena kB", "arena_kb", 9),
+    ("gradient kB", "gradient_arena_kb", 12),
+)
+
+
+def measure(kernel: Kernel, size: str) -> dict[str, Any]:
+    """One row of the table; times in ms and s, arenas in kB of 1000 bytes."""
+    arguments = kernel.arguments(getattr(kernel, size))
+    expected = kernel.function(*fresh(arguments))
+    row: dict[str, Any] = {"name": kernel.name, "unchanged": not kernel.changed,
+                           "changed": kernel.changed, "size": dict(getattr(kernel, size))}
+    forward = tg.compile(kernel.function)
+    start = time.perf_counter()
+    got = forward(*fresh(arguments))
+    row["compile_s"] = time.perf_counter() - start
+    row["error"] = float(abs(got - expected) / max(abs(expected), 1e-300))
+    found = shape_of(forward, fresh(arguments))
+    row |= {"loops": found["loops"], "nodes": found["nodes"], "arena_kb": found["arena"] / 1e3}
+    gradient = tg.value_and_grad(kernel.function, argnums=differentiable(kernel, arguments))
+    start = time.perf_counter()
+    gradient(*fresh(arguments))
+    row["gradient_compile_s"] = time.perf_counter() - start
+    found = shape_of(gradient, fresh(arguments))
+    row["gradient_arena_kb"] = found["arena"] / 1e3
+    numpy_s = seconds_of(kernel.function, lambda: fresh(arguments))
+    forward_s = seconds_of(forward, lambda: fresh(arguments))
+    gradient_s = seconds_of(gradient, lambda: fresh(arguments))
+    row |= {"numpy_ms": numpy_s * 1e3, "forward_ratio": forward_s / numpy_s,
+            "gradient_ratio": gradient_s / numpy_s}
+    return row
+
+
+def text(x: Any) -> str:
+    if isinstance(x, bool):
+        return "yes" if x else "changed"
+    return f"{x:.3g}" if isinstance(x, float) else str(x)
+
+
+def line(row: dict[str, Any]) -> str:
+    if "failed" in row:
+        return f"{row['name']:<24}  {row['failed']}"
+    return "".join(f"{text(row[key]):>{width}}" if k else f"{row[key]:<{width}}"
+                   for k, (_, key, width) in enumerate(COLUMNS))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="programs; all when none is given")
+    parser.add_argument("--size", choices=("small", "large"), default="large")
+    parser.add_argument("--json", help="write the rows to this file too")
+    parser.add_argument("--timeout", type=float, default=180.0, help="seconds for a program")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.here:
+        print(json.dumps(measure(KERNELS[given.names[0]], given.size)))
+        return
+    print("".join(f"{title:>{width}}" if k else f"{title:<{width}}"
+                  for k, (title, _, width) in enumerate(COLUMNS)))
+    rows = []
+    for name in given.names or KERNELS:
+        row = in_a_process(__file__, [name, "--size", given.size, "--here"], given.timeout)
+        rows.append({"name": name, **row})
+        print(line(rows[-1]), flush=True)
+    for row in rows:
+        if row.get("changed"):
+            print(f"{row['name']}: {row['changed']}")
+    if given.json:
+        about = {"numpy": np.__version__, "tracegrad": tg.__version__, "rows": rows}
+        pathlib.Path(given.json).write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""Functions given to `scan`, `while_loop`, `cond` ...: traced into the regions of one node.
+
+A function runs in a trace of its own.  What it takes from outside become operands, those that it
+writes in place become carries (or results of a branch) that are written back behind the node.
+Values that go from one iteration to the next keep their type; a Python number takes the type that
+it turns into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import optree
+
+from tracegrad import dtypes, source
+from tracegrad.dtypes import BOOL, DType, promote
+from tracegrad.errors import ArgumentError, DTypeError, UnsupportedError
+from tracegrad.graph.ir import Graph, Literal, Operand, Value
+from tracegrad.graph.op import Attrs, OpDef
+from tracegrad.ops.views import copy
+from tracegrad.trace.leaves import flatten
+from tracegrad.trace.modes import STATE, is_tracking
+from tracegrad.trace.promote import as_arg, cast
+from tracegrad.trace.promote import literal as literal_of
+from tracegrad.trace.tracer import Memory, Trace, Tracer
+from tracegrad.types import TensorType
+
+
+class Asked(BaseException):
+    """`index` decides something while it is an expression; it has to be a value."""
+
+    def __init__(self, index: Index) -> None:
+        super().__init__("the index decides")
+        self.index = index
+
+
+class Index:
+    """What stands in `Trace.loop` while a region is traced, and the index of its iterations:
+    questions about it have no answer for all of them at once."""
+
+    period = 1
+    first = 0
+    length = 0
+    strict = True
+
+    def __init__(self, symbolic: bool = False) -> None:
+        self.name = f"i{sum(t.loop is not None for t in STATE.traces)}"
+        self.symbolic = symbolic
+        self.part = self.decision = self
+
+    def split(self, points: Any) -> NoReturn:
+        raise Asked(self)
+
+    repeat = split
+
+    def give_up(self, reason: str) -> NoReturn:
+        """A question that has no answer here: for this index, or the next one outside."""
+        if self.symbolic:
+            raise Asked(self)
+        inside = True
+        for trace in reversed(STATE.traces):
+            if not inside and trace.loop is not None:
+                trace.loop.decision.give_up(reason)
+            inside = inside and trace.loop is not self
+        raise UnsupportedError(f"a function given to control flow cannot be traced: {reason}",
+                               kind="loop", loc=source.here())
+
+    def promote(self, memory: Memory) -> NoReturn:
+        """The region writes contents that were known outside."""
+        memory.trace._promote(memory)  # type: ignore[attr-defined]
+        raise _KnownWrite
+
+
+@dataclass(slots=True, eq=False)
+class Leaf:
+    """One leaf of what is carried: its type at the start of every iteration."""
+
+    before: Tracer | Literal
+    type: TensorType
+    weak: bool
+    scalar: bool
+    tracked: bool
+    number: bool  # a Python number, which has no type of its own
+
+    def enter(self, trace: Trace, hint: str) -> Tracer:
+        return trace.argument(self.type, hint, tracked=self.tracked, scalar=self.scalar,
+                              weak=self.weak)
+
+    def start(self, outer: Trace) -> Tracer | Literal:
+        return cast(outer, self.before, self.type.dtype)
+
+
+def leaf_of(outer: Trace, x: Any) -> Leaf:
+    """A leaf of the initial value."""
+    given = as_arg(outer, x)
+    faces: Any = outer.face
+    if isinstance(given, Tracer):
+        type_ = TensorType(given.shape, given.element_type)
+        return Leaf(given, type_, given.weak, given.scalar, given.alias.requires_grad, False)
+    if isinstance(given, Literal):
+        return Leaf(given, given.type, False, faces.numpy_scalars, False, False)
+    number = literal_of(given, dtype_of_number(given))
+    return Leaf(number, number.type, isinstance(given, (float, complex)), faces.numpy_scalars,
+                False, True)
+
+
+def dtype_of_number(x: Any) -> DType:
+    """What a Python number is in an array of its own."""
+    return dtypes.of(np.asarray(x).dtype)
+
+
+# ------------------------------------------------------------------------------- one function
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """A function that has been traced: `outputs` of `trace`, which is still open."""
+
+    trace: Trace
+    inputs: list[Value]
+    outputs: list[Operand]
+
+    def base(self, memory: Memory) -> Value:
+        """The input that is the storage `memory` of the enclosing trace."""
+        capture = self.trace.captures.get(memory)
+        if capture is None:
+            assert memory.base is not None
+            return self.trace.builder.input(memory.base.type, memory.base.hint)
+        assert capture.inner.base is not None
+        return capture.inner.base
+
+    def writes(self, memory: Memory) -> bool:
+        capture = self.trace.captures.get(memory)
+        return capture is not None and bool(capture.inner.written)
+
+    def final(self, memory: Memory, entry: Value) -> Operand:
+        """The contents of a storage of the enclosing trace at the end."""
+        capture = self.trace.captures.get(memory)
+        if capture is None:
+            return entry
+        return self.trace.handle(self.trace.base_of(capture.inner))
+
+
+def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Index
+               ) -> tuple[Trace, Any]:
+    """A new trace inside `outer`, with what ``call(trace)`` recorded in it, and its result."""
+    depth = len(STATE.traces)
+    while True:
+        outer.place()
+        trace = Trace(f"{outer.name}.{name}", outer.face, outer, outer.exact_views)
+        trace.names, trace.check_outside = outer.names, outer.check_outside
+        trace.rolling, trace.loop = outer.rolling, index
+        STATE.traces.append(trace)
+        modes = STATE.grad, STATE.inference
+        try:
+            result = call(trace)
+        except _KnownWrite:
+            del STATE.traces[depth:]
+            continue
+        except BaseException:
+            _leave(trace, depth)
+            raise
+        finally:
+            STATE.grad, STATE.inference = modes
+        break
+    popped = STATE.traces.pop()
+    assert popped is trace, "regions are closed in the order of their nesting"
+    if trace.prints:
+        raise UnsupportedError(
+            "debug.print inside a function given to control flow is not supported",
+            kind="control_print", loc=source.here(),
+            remedy="Return the value and print it behind.")
+    return trace, result
+
+
+def _leave(trace: Trace, depth: int) -> None:
+    """After an exception: `for` loops on trial inside stay open, for whom starts again."""
+    trace.loop = None
+    if not any(t.loop is not None for t in STATE.traces[depth:]):
+        del STATE.traces[depth:]
+
+
+class _KnownWrite(Exception):
+    """A region writes an array whose contents were known, and are no longer."""
+
+
+def operands_of(trace: Trace, leaves: Sequence[Any], what: str) -> list[Tracer | Literal]:
+    """Leaves of a result as operands; Python numbers become literals."""
+    out: list[Tracer | Literal] = []
+    for x in leaves:
+        given = as_arg(trace, _plain(x, what))
+        out.append(given if isinstance(given, (Tracer, Literal))
+                   else literal_of(given, dtype_of_number(given)))
+    return out
+
+
+def _plain(x: Any, what: str) -> Any:
+    if isinstance(x, (str, bytes)) or callable(x):
+        raise ArgumentError(f"{what} returns {x!r}, which is no array or number",
+                            loc=source.here())
+    return x
+
+
+# ------------------------------------------------------------------------- several as one node
+
+
+@dataclass(slots=True, eq=False)
+class Joined:
+    """Regions that take the same storages from outside: those that one writes, then others."""
+
+    regions: list[Region]
+    written: list[Memory]
+    read: list[Memory]
+
+    def close(self, outer: Trace, *, first: int, writers: Sequence[Region]
+              ) -> tuple[Graph, ...]:
+        """The finished graphs.  Inputs: the own ones of each, the written storages, the others.
+        Outputs of `writers`: their first `first` ones, the written storages' contents, the rest.
+        """
+        out = []
+        for r in self.regions:
+            bases = [r.base(m) for m in (*self.written, *self.read)]
+            outputs = list(r.outputs)
+            if any(r is w for w in writers):
+                finals = [r.final(m, x) for m, x in zip(self.written, bases, strict=False)]
+                outputs[first:first] = finals
+            graph = r.trace.finish(outputs)
+            tracked = dict(zip(graph.inputs, graph.tracked, strict=True))
+            inputs = (*r.inputs, *bases)
+            out.append(Graph(graph.name, graph.stage, inputs, graph.nodes, graph.outputs,
+                             tuple(tracked[x] for x in inputs)))
+            for capture in r.trace.captures.values():
+                if capture.inner in r.trace.touched:
+                    outer.touched.add(capture.outer)
+        return tuple(out)
+
+
+def join(regions: Sequence[Region]) -> Joined:
+    """What the regions take from the enclosing trace."""
+    found: dict[Memory, bool] = {}
+    for r in regions:
+        for memory in r.trace.captures:
+            found[memory] = found.get(memory, False) or r.writes(memory)
+    return Joined(list(regions), [m for m, w in found.items() if w],
+                  [m for m, w in found.items() if not w])
+
+
+def emit(outer: Trace, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs,
+         regions: tuple[Graph, ...], hints: Sequence[str]) -> tuple[Tracer, ...]:
+    """Record a node with regions in `outer`; its results are fresh, tracked if an operand is."""
+    outer.place()
+    xs = [outer.lift(x) if isinstance(x, Tracer) else x for x in operands]
+    tracked = False
+    for x in xs:
+        if isinstance(x, Tracer) and x.concrete is None:
+            outer._check_use(x)
+            tracked |= is_tracking() and x.alias.requires_grad
+    first = outer.mark()
+    results = outer.builder.emit(op, [outer.operand(x) for x in xs], attrs, regions=regions,
+                                 hints=hints)
+    outer.check_saved(first, xs)
+    return tuple(outer._base(r, tracked and r.dtype.is_inexact) for r in results)
+
+
+def write_back(outer: Trace, memories: Sequence[Memory], finals: Sequence[Tracer]) -> None:
+    """Give storages of the enclosing trace the contents that a node left."""
+    for memory, final in zip(memories, finals, strict=True):
+        outer.write(outer.base_of(memory), copy, (final,))
+
+
+def as_leaf(x: Tracer, like: Any) -> Tracer:
+    """Mark a fresh result as the scalar that `like` (a tracer, literal or leaf) is."""
+    if x.shape == () and x.trace.face.numpy_scalars:  # type: ignore[attr-defined]
+        x.scalar = isinstance(like, Literal) or like.scalar
+        x.weak = not isinstance(like, Literal) and like.weak
+    return x
+
+
+# --------------------------------------------------------------------- types of what is carried
+
+
+def check_tree(before: optree.PyTreeSpec, after: optree.PyTreeSpec, what: str) -> None:
+    """Refuse a body that returns another structure than it was given."""
+    if before != after:
+        raise ArgumentError(
+            f"{what} is given {_tree_text(before)} and returns {_tree_text(after)}",
+            kind="carry_type", loc=source.here(),
+            remedy="Return what is carried in the structure of its initial value.")
+
+
+def _tree_text(tree: optree.PyTreeSpec) -> str:
+    return str(tree.unflatten(["*"] * tree.num_leaves)).replace("'*'", "*")
+
+
+def settle(trace: Trace, leaves: Sequence[Leaf], tree: optree.PyTreeSpec,
+           after: Sequence[Tracer | Literal], numbers: Sequence[bool], what: str) -> bool:
+    """Compare types at the end of an iteration with those at its start; whether a Python number
+    or a gradient flag taught something, so that the body has to be traced again.
+
+    `numbers`: which of `after` were Python numbers.  Raises DTypeError (kind ``carry_type``).
+    """
+    learned = False
+    for k, (leaf, x, number) in enumerate(zip(leaves, after, numbers, strict=True)):
+        type_ = TensorType(x.shape, x.type.dtype if isinstance(x, Literal) else x.element_type)
+        weak = number or (isinstance(x, Tracer) and x.weak)
+        if isinstance(x, Tracer) and x.alias.requires_grad and not leaf.tracked:
+            leaf.tracked = learned = True
+        if type_ == leaf.type and leaf.weak <= weak:
+            continue
+        if leaf.number and type_.shape == ():
+            dtype = type_.dtype if leaf.weak and not weak and _kind(type_.dtype) >= _kind(
+                leaf.type.dtype) else promote(leaf.type.dtype, type_.dtype)
+            new = leaf.weak and weak
+            if (dtype, new) != (leaf.type.dtype, leaf.weak):
+                leaf.type, leaf.weak = TensorType((), dtype), new
+                learned = True
+                continue
+        if type_.shape == leaf.type.shape and (type_ == leaf.type or (
+                weak and _kind(type_.dtype) <= _kind(leaf.type.dtype))):
+            continue
+        _refuse(leaf, x, type_, tree, k, what)
+    return learned
+
+
+_ORDER = "buifc"
+
+
+def _kind(dtype: DType) -> int:
+    return 0 if dtype is BOOL else _ORDER.index("i" if dtype.kind == "u" else dtype.kind)
+
+
+def _refuse(leaf: Leaf, x: Tracer | Literal, after: TensorType, tree: optree.PyTreeSpec, k: int,
+            what: str) -> NoReturn:
+    path = "".join(f"[{p!r}]" for p in tree.paths()[k])
+    place = f" in its leaf {path}" if path else ""
+    made = leaf.before.alias.made if isinstance(leaf.before, Tracer) else None
+    left = x.alias.made if isinstance(x, Tracer) else None
+    raise DTypeError(
+        f"{what} carries {leaf.type}{place} and returns {after}", kind="carry_type",
+        loc=source.here(),
+        notes=((f"it starts as {leaf.type}:", made), (f"it is returned as {after}:", left)),
+        remedy="What goes from one iteration to the next keeps its shape and dtype: give the "
+        "initial value the type of the result (np.zeros(n), x.astype(...)), or convert the "
+        "result.")
+
+
+def final_operands(trace: Trace, leaves: Sequence[Leaf], after: Sequence[Tracer | Literal]
+                   ) -> list[Operand]:
+    """The ends of an iteration in the types of its start."""
+    return [trace.operand(cast(trace, x, leaf.type.dtype))
+            for leaf, x in zip(leaves, after, strict=True)]
+
+
+def were_numbers(leaves: Sequence[Any]) -> list[bool]:
+    return [isinstance(x, (bool, int, float, complex)) and not hasattr(x, "dtype")
+            for x in leaves]
