@@ -41,7 +41,7 @@ def few_numbers(x, steps):
 
 
 def _vector(n: int) -> tuple[Any, ...]:
-    return (np.random.default_rng(0).uniform(0.5, 1.5, n),)
+    return (np.random.default_rng(0).uniform(1.2, 1.8, n),)  # values stay near 1.5, no subnormals
 
 
 def _named(name: str, **fixed: int) -> tuple[Callable[..., Any], Callable[[int], Any]]:
@@ -127,8 +127,8 @@ def main() -> None:
     for n in TRIPS:
         found = in_a_process(__file__, ["--compiled", str(n)], given.timeout)
         trips.append({"trips": n, **found})
-        shown = found.get("failed") or f"{found['forward']:.3f}{found['gradient']:>12.3f}"
-        print(f"{n:>10}{shown:>12}" if "failed" not in found else f"{n:>10}  {shown}", flush=True)
+        shown = found.get("failed") or f"{found['forward']:>10.3f}{found['gradient']:>12.3f}"
+        print(f"{n:>10}  {shown}", flush=True)
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps({"sizes": rows, "trips": trips}, indent=1))
 

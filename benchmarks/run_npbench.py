@@ -3,8 +3,9 @@
     python benchmarks/run_npbench.py                        # all, at the large sizes
     python benchmarks/run_npbench.py seidel_2d adi --size small --json npbench.json
 
-Each program runs in a process of its own, NumPy and tracegrad side by side; times of forward and
-of value with gradient are given as multiples of NumPy's forward.
+Each program runs in a process of its own, NumPy, tracegrad and (where it is installed and a form
+is written) JAX side by side; times of forward and of value with gradient are multiples of NumPy's
+forward.  What a program's loops became is the number of loop nodes after optimisation.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.npbench import KERNELS, Kernel, differentiable, fresh  # noqa: E
 COLUMNS = (
     ("program", "name", 24), ("unchanged", "unchanged", 10), ("numpy ms", "numpy_ms", 9),
     ("forward/numpy", "forward_ratio", 14), ("gradient/numpy", "gradient_ratio", 15),
+    ("jax/numpy", "jax_forward_ratio", 10), ("jax gradient", "jax_gradient_ratio", 13),
     ("compile s", "compile_s", 10), ("gradient s", "gradient_compile_s", 11),
     ("loops", "loops", 6), ("nodes", "nodes", 7), ("arena kB", "arena_kb", 9),
     ("gradient kB", "gradient_arena_kb", 12),
@@ -57,7 +59,27 @@ def measure(kernel: Kernel, size: str) -> dict[str, Any]:
     gradient_s = seconds_of(gradient, lambda: fresh(arguments))
     row |= {"numpy_ms": numpy_s * 1e3, "forward_ratio": forward_s / numpy_s,
             "gradient_ratio": gradient_s / numpy_s}
-    return row
+    return row | in_jax(kernel, arguments, numpy_s)
+
+
+def in_jax(kernel: Kernel, arguments: tuple[Any, ...], numpy_s: float) -> dict[str, float]:
+    """JAX's times as multiples of NumPy's; empty without JAX or a form of this program."""
+    try:
+        import jax
+
+        from benchmarks.npbench.in_jax import FORMS, STATIC
+    except ImportError:
+        return {}
+    if kernel.name not in FORMS:
+        return {}
+    form, static = FORMS[kernel.name], STATIC.get(kernel.name, ())
+    forward = jax.jit(form, static_argnums=static)
+    gradient = jax.jit(jax.value_and_grad(form, differentiable(kernel, arguments)),
+                       static_argnums=static)
+    given = tuple(jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in arguments)
+    return {word: seconds_of(lambda *xs, f=f: jax.block_until_ready(f(*xs)), lambda: given)
+            / numpy_s for word, f in (("jax_forward_ratio", forward),
+                                      ("jax_gradient_ratio", gradient))}
 
 
 def text(x: Any) -> str:
@@ -69,7 +91,7 @@ def text(x: Any) -> str:
 def line(row: dict[str, Any]) -> str:
     if "failed" in row:
         return f"{row['name']:<24}  {row['failed']}"
-    return "".join(f"{text(row[key]):>{width}}" if k else f"{row[key]:<{width}}"
+    return "".join(f"{text(row.get(key, '-')):>{width}}" if k else f"{row[key]:<{width}}"
                    for k, (_, key, width) in enumerate(COLUMNS))
 
 

@@ -75,6 +75,28 @@ def test_curve_fit_agrees_with_nist() -> None:
     np.testing.assert_allclose(found, certified, rtol=1e-7)
 
 
+def test_kalman_likelihood_agrees_with_the_published_fit() -> None:
+    nile, target, errors, true = load("kalman_likelihood").main()
+    np.testing.assert_allclose(np.exp(nile.x), [1469.1, 15099.0], rtol=1e-3)
+    np.testing.assert_allclose(-nile.fun, -632.54, atol=0.01)
+    assert np.all(np.abs(target.x - np.log(true)) < 2 * errors)
+
+
+def test_lorenz_finds_the_lyapunov_exponent_in_little_memory() -> None:
+    growth, short, differences, sizes, slope, again = load("lorenz_sensitivity").main()
+    assert abs(growth.mean() - 0.906) < 0.03
+    np.testing.assert_allclose(short, differences, rtol=1e-5)
+    assert sizes[1] <= 2**20 < sizes[0] / 8
+    np.testing.assert_allclose(slope, again, rtol=1e-9)
+
+
+def test_nile_is_cobbs() -> None:
+    lines = (ROOT / "examples" / "data" / "nile.csv").read_text().splitlines()
+    years, flow = zip(*(map(int, line.split(",")) for line in lines[1:]), strict=True)
+    assert years == tuple(range(1871, 1971))
+    assert np.mean(flow) == 919.35 and (min(flow), max(flow)) == (456, 1370)
+
+
 def test_iris_is_fishers() -> None:
     lines = (ROOT / "examples" / "data" / "iris.csv").read_text().splitlines()
     rows = [line.split(",") for line in lines[1:]]

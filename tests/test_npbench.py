@@ -91,3 +91,24 @@ def test_the_solvers_solve():
     (c,) = KERNELS["cholesky"].arguments({"n": 9})
     want = np.sum(np.sin(np.linalg.cholesky(c)))
     np.testing.assert_allclose(KERNELS["cholesky"].function(c), want)
+
+
+# The forms that differ most from the programs: `scan`, whole-array products, LAPACK.
+JAX = ["adi", "conv2d", "deriche", "ludcmp", "nbody", "seidel_2d", "syrk", "tridiagonal",
+       "trisolv"]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", JAX)
+def test_jax_agrees(name):
+    jax = pytest.importorskip("jax")
+    from benchmarks.npbench.in_jax import FORMS
+
+    kernel = KERNELS[name]
+    arguments = kernel.arguments(kernel.small)
+    nums = differentiable(kernel, arguments)
+    value, want = jax.value_and_grad(FORMS[name], argnums=nums)(*arguments)
+    np.testing.assert_allclose(kernel.function(*fresh(arguments)), value, rtol=1e-10)
+    got = tg.grad(kernel.function, argnums=nums, backend="numpy")(*fresh(arguments))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)

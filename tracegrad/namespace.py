@@ -31,8 +31,8 @@ float32, float64, bool_ = np.float32, np.float64, np.bool_
 complex64, complex128 = np.complex64, np.complex128
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-DTYPES = ("bool_", "complex64", "complex128", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
-          "uint32", "uint64")
+DTYPES = ("bool_", "complex64", "complex128", "float32", "float64", "int8", "int16", "int32",
+          "int64", "uint8", "uint16", "uint32", "uint64")
 CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "zeros_like",
             "ones_like", "full_like", "empty_like", "meshgrid")
 BY_SIZES = ("zeros", "ones", "empty")  # PyTorch takes sizes one by one, too

@@ -31,7 +31,17 @@ from tracegrad.graph.storage import Bitcast, View
 from tracegrad.ops.bitcast import bitcast
 from tracegrad.ops.custom import ReturnedAttrs, custom_view
 from tracegrad.ops.branch import CONTROL
-from tracegrad.ops.views import HandleAttrs, as_view, copy_slices, detach, graft, stop_gradient
+from tracegrad.ops.views import (
+    HandleAttrs,
+    PointAttrs,
+    as_view,
+    copy,
+    copy_slices,
+    detach,
+    graft,
+    point,
+    stop_gradient,
+)
 from tracegrad.views import family, legality
 from tracegrad.views.family import Alias, Family, Storage
 from tracegrad.views.geometry import are_disjoint
@@ -118,6 +128,9 @@ class _Functionalizer:
             source = self.aliases[_only(node)]
             self.aliases[node.result] = family.detached(source, node.loc)
             return
+        if node.op is point:
+            self._point(node)
+            return
         if node.op is custom_view:
             self._returned_view(node)
             return
@@ -147,6 +160,21 @@ class _Functionalizer:
             # Steps of a ruled view count from the base; its history counts from the parent.
             self._ruled[self.aliases[node.result]] = self._read(
                 self._ruled[parent], attrs.view, node.result.hint)
+
+    def _point(self, node: Node) -> None:
+        """A copy that the gradient path of operand 0 leads through from now on."""
+        assert isinstance(node.attrs, PointAttrs)
+        alias = self.aliases[_only(node)]
+        contents = self.contents[alias.storage]
+        value = self._value(_only(node))
+        path = contents.paths.get(alias.family)
+        if node.attrs.cut:
+            value = stop_gradient(self.b, value)
+        made = copy(self.b, value)
+        base = stop_gradient(self.b, contents.primal) if path is None else path
+        contents.paths[alias.family] = self._put(base, made, alias.view)
+        alias.family.tracked = alias.own = True
+        self._fresh(node.result, made, True)
 
     def _returned_view(self, node: Node) -> None:
         attrs = node.attrs

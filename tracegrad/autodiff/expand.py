@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracegrad.autodiff.gradients import pull_gradients
 from tracegrad.autodiff.inline import inline
 from tracegrad.autodiff.jacobian import jacobian_graph
 from tracegrad.autodiff.jvp import jvp_graph
@@ -9,13 +10,13 @@ from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Node, Operand
 from tracegrad.graph.walk import all_nodes, copy_node, map_regions, rebuild
-from tracegrad.ops.control import TransformAttrs, transform
+from tracegrad.ops.control import GradientsAttrs, TransformAttrs, gradients, transform
 
 
 def expand_transforms(graph: Graph) -> Graph:
     """The functional graph with every transform written out, those in regions too; the graph
     itself if it has none."""
-    if not any(node.op is transform for node in all_nodes(graph)):
+    if not any(node.op is transform or node.op is gradients for node in all_nodes(graph)):
         return graph
     return rebuild(graph, _expand)
 
@@ -25,6 +26,9 @@ def _expand(
 ) -> Operand | tuple[Operand, ...]:
     if node.op is transform:
         return inline(b, differentiate(node), operands)
+    if node.op is gradients:
+        assert isinstance(node.attrs, GradientsAttrs)
+        return pull_gradients(b, node.attrs, operands)
     regions = map_regions(node, expand_transforms)
     if regions is node.regions:
         return copy_node(b, node, operands)  # type: ignore[return-value]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,46 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tracegrad import source
 from tracegrad.eager.history import AccumulateGrad, Algebra, Node
 from tracegrad.errors import AutogradError
-from tracegrad.trace.memory import Tracer
+from tracegrad.trace.hook_handle import Handle, Hooks, call_hook, check_hook, check_retain
 
 if TYPE_CHECKING:
     from tracegrad.eager.tensor import EagerTensor
 
-_numbers = itertools.count()
-Hooks = dict[int, Callable[..., Any]]
-
-
-class Handle:
-    """Takes one hook away again; also a context manager."""
-
-    __slots__ = ("_hooks", "id")
-
-    def __init__(self, hooks: Hooks, hook: Callable[..., Any]) -> None:
-        self.id = next(_numbers)
-        self._hooks: Hooks | None = hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        """Make the hook inert; again is no error."""
-        if self._hooks is not None:
-            self._hooks.pop(self.id, None)
-            self._hooks = None
-
-    def __enter__(self) -> Handle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
 def register(x: EagerTensor, hook: Callable[[Any], Any]) -> Handle:
     """``x.register_hook``: on the node `x` has now, or on the leaf itself."""
-    if not x.requires_grad:
-        raise AutogradError(
-            "cannot register a hook on a tensor that does not require a gradient",
-            kind="hook_no_grad",
-            loc=source.here(),
-        )
+    check_hook(x.requires_grad)
     if x.is_leaf:
         if x._hooks is None:
             x._hooks = {}
@@ -60,12 +27,7 @@ def register(x: EagerTensor, hook: Callable[[Any], Any]) -> Handle:
 
 def register_post(x: EagerTensor, hook: Callable[[Any], Any]) -> Handle:
     """``x.register_post_accumulate_grad_hook``: leaves that require a gradient only."""
-    if not x.requires_grad:
-        raise AutogradError(
-            "cannot register a hook on a tensor that does not require a gradient",
-            kind="hook_no_grad",
-            loc=source.here(),
-        )
+    check_hook(x.requires_grad)
     if not x.is_leaf:
         raise AutogradError(
             "post-accumulate hooks can be registered on leaves only",
@@ -79,12 +41,7 @@ def register_post(x: EagerTensor, hook: Callable[[Any], Any]) -> Handle:
 
 
 def retain_grad(x: EagerTensor) -> None:
-    if not x.requires_grad:
-        raise AutogradError(
-            "cannot retain the gradient of a tensor that does not require one",
-            kind="retain_no_grad",
-            loc=source.here(),
-        )
+    check_retain(x.requires_grad)
     if x.is_leaf or x.retained:
         return
     x.retained = True
@@ -132,28 +89,7 @@ def _keep(x: EagerTensor, value: Any, algebra: Algebra) -> None:
 def _through(hooks: Hooks, value: Any, algebra: Algebra) -> Any:
     for hook in list(hooks.values()):
         given = algebra.tensor(value)
-        got = hook(given)
-        if got is None:
-            continue
-        if not isinstance(got, Tracer):
-            raise AutogradError(
-                f"a hook has to return None or a Tensor, but hook returned {type(got).__name__}",
-                kind="hook_bad_return",
-                loc=_defined(hook),
-            )
-        if got.shape != given.shape or got.element_type is not given.element_type:
-            raise AutogradError(
-                f"a hook has changed the gradient from {given.element_type}{list(given.shape)} to "
-                f"{got.element_type}{list(got.shape)}",
-                kind="hook_bad_return",
-                loc=_defined(hook),
-            )
-        value = algebra.value(got)
+        got = call_hook(hook, given)
+        if got is not given:
+            value = algebra.value(got)
     return value
-
-
-def _defined(hook: Any) -> source.SourceLoc | None:
-    code = getattr(hook, "__code__", None)
-    if code is None:
-        return None
-    return source.SourceLoc(code.co_filename, code.co_firstlineno, 0, 10**6, code.co_qualname)

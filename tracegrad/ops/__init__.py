@@ -29,7 +29,7 @@ from tracegrad.ops import (
 )
 
 __all__ = [
-    "accumulate", "arithmetic", "bitcast", "bitwise", "branch", "cast", "compare", "control", "create", "custom",
-    "einsum", "index", "integer", "linalg", "order", "pairs", "pointwise", "reduce", "rounding", "scatter", "select", "shape",
-    "special", "transcendental", "views",
+    "accumulate", "arithmetic", "bitcast", "bitwise", "branch", "cast", "compare", "control",
+    "create", "custom", "einsum", "index", "integer", "linalg", "order", "pairs", "pointwise",
+    "reduce", "rounding", "scatter", "select", "shape", "special", "transcendental", "views",
 ]

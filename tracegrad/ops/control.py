@@ -60,6 +60,32 @@ transform = declare(
     doc="A derivative of the function in the region, taken where the node stands.")
 
 
+@dataclass(frozen=True, slots=True)
+class GradientsAttrs(Attrs):
+    """Operands are `outputs` values, their cotangents, then points (copies, once functional);
+    the results, of the types `results`, are the gradients with respect to the points.
+
+    Every point cuts: what flows through one is a matter of another node.  With `behind` the
+    outputs are points, and it starts from what they are copies of.
+    """
+
+    outputs: int
+    behind: bool
+    results: tuple[TensorType, ...]
+
+
+def _gradients_reference(attrs: GradientsAttrs, *xs: Any) -> Any:
+    raise VerifyError("gradients have no value of their own; run expand_transforms first")
+
+
+gradients = declare(
+    name="gradients", attrs=GradientsAttrs, infer=lambda a, *xs: a.results,
+    reference=_gradients_reference, derivative=NoGradient("it is expanded before differentiation"),
+    lowering=Special("expanded by autodiff.expand"), samples=lambda rng: [],
+    traits=frozenset({Trait.EXPENSIVE}),
+    doc="``backward()`` inside a trace: reverse mode over the nodes before this one.")
+
+
 # ------------------------------------------------------------------------------------- loops
 
 

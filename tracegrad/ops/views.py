@@ -131,7 +131,7 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
             last = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
             return last.view(complex_of(dtypes.of(x.dtype)).np)[..., 0]
         case Conj():
-            return np.conjugate(x)
+            return np.asarray(np.conjugate(x))
         case Bitcast(to=to):
             if x.ndim and x.shape[-1] == 1:  # its stride says nothing, and NumPy looks at it
                 x = np.lib.stride_tricks.as_strided(
@@ -145,7 +145,7 @@ def write_view(view: View, x: np.ndarray, value: np.ndarray) -> None:
     for k, step in enumerate(view.steps):
         if isinstance(step, Conj):
             part = apply_view(View(view.steps[:k]), x)
-            new = np.conjugate(part)
+            new = np.array(np.conjugate(part))
             write_view(View(view.steps[k + 1:]), new, value)
             part[...] = np.conjugate(new)
             return
@@ -331,6 +331,21 @@ detach = declare(
     lowering=Special("an alias; functionalisation makes it stop_gradient"),
     traits=frozenset({Trait.TRACED_ONLY}), samples=lambda rng: [],
     doc="A handle into the storage of operand 0 that starts another gradient family.")
+
+
+@dataclass(frozen=True, slots=True)
+class PointAttrs(Attrs):
+    """`cut`: no gradient flows on to where the value came from, as of a leaf."""
+
+    cut: bool
+
+
+point = declare(
+    name="point", attrs=PointAttrs, infer=lambda a, x: x, reference=lambda a, x: x,
+    derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
+    lowering=Special("an identity that functionalisation puts on the path of a gradient"),
+    traits=frozenset({Trait.TRACED_ONLY}), samples=lambda rng: [],
+    doc="From here on the gradient of operand 0 passes here, where `gradients` can ask for it.")
 
 
 # ------------------------------------------------------------------------------------ grafts

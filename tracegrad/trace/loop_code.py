@@ -49,7 +49,7 @@ def _loop(code: CodeType, lasti: int) -> LoopCode | None:
     body = [i for i in found[at + 2:] if i.offset < end]
     if _collects(body):
         return None
-    return _read(head, end, body)
+    return _read(lasti, end, body)
 
 
 def _collects(body: list[dis.Instruction]) -> bool:
@@ -62,7 +62,9 @@ def _collects(body: list[dis.Instruction]) -> bool:
     return False
 
 
-def _read(head: dis.Instruction, end: int, body: list[dis.Instruction]) -> LoopCode:
+def _read(start: int, end: int, body: list[dis.Instruction]) -> LoopCode:
+    """`start` is the offset of the GET_ITER: in a long body an EXTENDED_ARG stands between it and
+    the FOR_ITER, and is where the body jumps back to."""
     stored: dict[str, None] = {}
     seen: set[str] = set()
     fresh: set[str] = set()
@@ -74,7 +76,7 @@ def _read(head: dis.Instruction, end: int, body: list[dis.Instruction]) -> LoopC
         if i.opname in _RETURNS:
             return LoopCode(reason=LEAVES)
         if "JUMP" in i.opname and isinstance(i.argval, int):
-            if not head.offset <= i.argval < end:
+            if not start < i.argval < end:
                 return LoopCode(reason=LEAVES)
             if i.argval > i.offset:
                 straight_to = max(straight_to, i.argval)

@@ -31,6 +31,8 @@ class Exits:
         trial = self.trial
 
         def make(values: dict[Carry, Tracer]) -> Any:
+            if carry.stays:
+                return trial.slots.values[slot]
             value = values[carry]
             if carry.kind is not None:
                 value.scalar = carry.inner.scalar
@@ -77,6 +79,9 @@ class Exits:
 
         def made(values: dict[Carry, Tracer]) -> Any:
             found = values[carry]
+            if carry.stays:
+                assert isinstance(carry.before, Tracer)
+                found = carry.before
             if value.alias.is_view or steps:
                 return trial.outer.view(found, *steps, readonly=value.readonly)
             if value.scalar or value.weak:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NoReturn
 
 from tracegrad import source
@@ -136,15 +136,14 @@ class Plan:
     restarts: int = 0
     undo: list[Callable[[], None]] = field(default_factory=list)
     _warned: bool = False
-    _held: list[CodeType] = field(default_factory=list)
 
     def decision(self, frame: FrameType) -> Decision:
-        path = tuple((id(f.f_code), f.f_lasti) for f in callers(frame))
+        path = tuple((f.f_code.co_filename, f.f_code.co_qualname, f.f_code.co_firstlineno,
+                      f.f_lasti) for f in callers(frame))
         kinds = tuple((n, _kind(v)) for n, v in sorted(frame.f_locals.items()))
         key = (path, kinds)
         found = self.decisions.get(key)
         if found is None:
-            self._held.extend(f.f_code for f in callers(frame))
             found = self.decisions[key] = Decision(self, source.of_frame(frame))
             found.strict = self.loops == "roll"
         return found
@@ -225,7 +224,7 @@ def _kind(x: Any) -> Any:
     """The part of a local name's type that decides how a loop carries it."""
     if isinstance(x, Tracer):
         return x.scalar, x.weak, x.shape, x.element_type, x.concrete is None
-    return type(x)
+    return type(x).__qualname__  # classes of traced code are made anew for each trace
 
 
 def open_loop(name: str) -> Open:

@@ -44,6 +44,12 @@ class Carry:
     kind: Kind | None = None  # of a scalar
     after: Tracer | Literal | None = None
 
+    @property
+    def stays(self) -> bool:
+        """Whether its array is at the end the one of the beginning, perhaps written."""
+        return self.kind is None and isinstance(self.after, Tracer) \
+            and self.after.memory is self.inner.memory
+
 
 class Trial:
     """An open loop; `name` is the symbol of its index."""
@@ -205,6 +211,10 @@ class Trial:
                                  [x.hint for x in inputs[:len(types)]])
         for c, final in zip(written, found[len(self.carries):], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
+        for carry, final in zip(self.carries, found, strict=False):
+            if carry.stays and carry.inner.memory.written:
+                assert isinstance(carry.before, Tracer)
+                outer.write(carry.before, copy, (final,))
         return dict(zip(self.carries, found, strict=False))
 
     def _check_conversions(self, region: Graph) -> None:

@@ -20,6 +20,7 @@ from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
 from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
 from tracegrad.graph.storage import Conj, Geometry, Step, View, dense_strides
+from tracegrad.graph.symbols import symbols_of
 from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
 from tracegrad.trace import known
 from tracegrad.trace.inference import check_kept
@@ -248,6 +249,10 @@ class Trace(Nesting):
         array = x.concrete
         if array is not None and any(isinstance(s, Conj) for s in steps):
             # NumPy has no views of conjugates, which later writes must reach.
+            self._promote(x.memory)
+            array = None
+        if array is not None and symbols_of(steps):
+            self._check_repeated(x.memory)
             self._promote(x.memory)
             array = None
         if array is not None:
