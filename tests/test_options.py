@@ -86,7 +86,6 @@ def test_bad_values_are_refused(name, value, text):
     "given",
     [
         {"backend": "cuda"},
-        {"loops": "roll"},
         {"inplace": "require"},
         {"memory_limit": 10**6},
         {"threads": 2},

@@ -31,6 +31,7 @@ from tracegrad.trace.modes import (
     no_grad,
     set_grad_enabled,
 )
+from tracegrad.trace.rolling import explicit_range as range
 from tracegrad.trace.signature import register_pytree
 from tracegrad.transforms import grad, stop_gradient, value_and_grad
 
@@ -57,6 +58,6 @@ __all__ = [
     "custom_jvp",
     "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export", "fori_loop",
     "grad", "hessian", "hvp", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "register_pytree", "scan",
+    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "range", "register_pytree", "scan",
     "set_grad_enabled", "spec", "stop_gradient", "switch", "value_and_grad", "vjp", "while_loop",
 ]

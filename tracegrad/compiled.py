@@ -218,7 +218,8 @@ class CompiledFunction(Generic[P, R]):
             [f"{x.name}: {x.type}" if x.is_traced else f"{x.name}={x.value!r}" for x in leaves],
             [*(f"array {a.describe()}" for a in outside.arrays),
              *(f"value of {g.path}" for g in outside.guards)],
-            [self._describe(s) for group in self._found.values() for s in group]))
+            [self._describe(s) for group in self._found.values() for s in group],
+            made.traced.loops))
 
     def _describe(self, s: Specialisation) -> str:
         leaves = s.call_signature.leaves

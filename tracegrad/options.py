@@ -28,8 +28,9 @@ class Options:
     #: What runs the kernels: ``"c"`` builds them with the system's compiler, ``"numpy"`` runs
     #: the interpreter of the loop IR (slow, needs no compiler), ``"cuda"`` a device.
     backend: Literal["c", "cuda", "numpy"] = "c"
-    #: ``for`` statements over ``range``: ``"roll"`` one loop in the graph, ``"unroll"`` one copy
-    #: of the body per iteration, ``"auto"`` whichever is possible.
+    #: ``for`` statements over ``range``, ``enumerate``, ``zip`` and rows of arrays: ``"roll"``
+    #: each is one loop in the graph or refused (up to two iterations are copied), ``"unroll"``
+    #: one copy of the body per iteration, ``"auto"`` a loop where that is possible.
     loops: Literal["auto", "roll", "unroll"] = "auto"
     #: Writes to views that came several at once (``Tensor.split``, ``unbind``): ``"torch"``
     #: refuses them as PyTorch does, ``"exact"`` accepts them.
@@ -104,7 +105,6 @@ _HINTS = get_type_hints(Options)
 # Features of later versions.  An option that nothing would honour is refused, never ignored.
 _NOT_YET: tuple[tuple[Callable[[Options], bool], str], ...] = (
     (lambda o: o.backend == "cuda", "backend='cuda'"),
-    (lambda o: o.loops == "roll", "loops='roll'"),
     (lambda o: o.inplace == "require", "inplace='require'"),
     (lambda o: o.threads is not None and o.threads > 1, "threads above 1"),
 )

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tracegrad.aliasing.functionalize import functionalize
@@ -20,10 +20,12 @@ from tracegrad.aliasing.pairs import real_graph
 from tracegrad.autodiff.checkpoint import inline_checkpoints
 from tracegrad.autodiff.custom import inline_custom
 from tracegrad.autodiff.expand import expand_transforms
+from tracegrad.autodiff.gradients import reached_points
 from tracegrad.autodiff.segment import segment_loops
 from tracegrad.codegen.unit import SourceUnit, render
 from tracegrad.errors import MemoryLimitError
-from tracegrad.graph.ir import Graph
+from tracegrad.graph.ir import Graph, Operand
+from tracegrad.ops.control import GradientsAttrs
 from tracegrad.options import Options
 from tracegrad.rewrite.cleanup import drop_grafts
 from tracegrad.rewrite.driver import simplify
@@ -31,6 +33,7 @@ from tracegrad.rewrite.loops import hoist_invariants, prune_loops
 from tracegrad.runtime.artifact import Executable
 from tracegrad.runtime.cpu import load
 from tracegrad.schedule.plan import Plan, make_plan
+from tracegrad.trace.segments import set_reach
 
 MOST_LEVELS = 5  # of nested segments: a fifth root of the trips is short enough
 GRAPH_STAGES = ("traced", "functional", "joint", "optimized")
@@ -41,6 +44,16 @@ def functional(traced: Graph, options: Options) -> Graph:
     """Aliasing resolved; raises ViewMutationError where PyTorch's rules forbid the program."""
     return functionalize(real_graph(traced), exact_views=options.views == "exact",
                          share_outputs=not options.copy_outputs)
+
+
+def _reach(graph: Graph, attrs: GradientsAttrs, operands: Sequence[Operand]) -> tuple[bool, ...]:
+    """Where the gradients of a `gradients` node behind a traced graph arrive."""
+    asked = replace(graph, outputs=tuple(operands))
+    whole = expand_transforms(functionalize(asked, exact_views=True))
+    return reached_points(whole, attrs, whole.outputs[:len(operands)])
+
+
+set_reach(_reach)
 
 
 def joint(graph: Graph) -> Graph:

@@ -220,6 +220,7 @@ class Specialisation:
         at = {k: n for n, k in enumerate(self.computed)}
         printed = [o for p in self.traced.prints
                    for o in (*p.values, *(o for _, o in p.named))]
+        printed += [g.out for g in self.traced.grads if g.out is not None]
         return [(o, at[o.index]) for o in (*self.traced.outputs, *printed) if o.index in at]
 
     def __call__(self, leaves: Sequence[Any]) -> Any:

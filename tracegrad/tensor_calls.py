@@ -23,7 +23,7 @@ from tracegrad.graph.storage import AsComplex, AsReal, View
 from tracegrad.loops.program import Place
 from tracegrad.ops.views import apply_view, copy
 from tracegrad.schedule.plan import Slot
-from tracegrad.trace.enter import Input, Made, OutLeaf
+from tracegrad.trace.enter import Grad, Input, Made, OutLeaf
 from tracegrad.trace.modes import is_tracking, no_grad
 from tracegrad.types import TensorType
 from tracegrad.views import family
@@ -74,6 +74,8 @@ class _Call:
             self._wrote(k, node, output)
         made = _Results(self, node, inputs, out)
         self.spec.show(made.array)
+        for g in self.spec.traced.grads:
+            self._accumulate(self.given[g.leaf], g, None if g.out is None else made.of(g.out))
         return self.spec.traced.rebuild([made.of(o) for o in self.spec.traced.outputs])
 
     # -- before
@@ -160,6 +162,17 @@ class _Call:
         return found  # type: ignore[no-any-return]
 
     # -- after
+
+    @staticmethod
+    def _accumulate(x: EagerTensor, g: Grad, value: Any) -> None:
+        """What ``backward()`` inside the function left in ``.grad`` of an argument."""
+        if g.replaced or x.grad is None:
+            x.grad = value
+        elif value.requires_grad or x.grad.requires_grad:
+            x.grad = x.grad + value
+        else:
+            x.grad.array[...] += value.array
+            x.grad.memory.version += 1
 
     def _wrote(self, k: int, node: CallNode | None, output: int) -> None:
         """A new version for what shares memory with input `k`, and its history."""

@@ -205,7 +205,7 @@ class Loops:
             f"{s} = np.tanh({s}) + {self.number()}",
             f"{s} = {self.number()}",
             f"t = s\ns = 0.3 * s + {self.number()}",
-            f"{s} = max({s}, {self.number()})",
+            f"{s} = max({s} * 1.0, {self.number()} * 1.0)",
             f"{s} = {s} - c",
         )
 

@@ -19,7 +19,8 @@ from tracegrad.eager.recorder import EAGER
 from tracegrad.errors import ArgumentError, AutogradError, ShapeError, TracegradError
 from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.ops.arithmetic import add
-from tracegrad.trace.modes import STATE
+from tracegrad.trace import segments
+from tracegrad.trace.modes import STATE, current_trace
 
 if TYPE_CHECKING:
     from tracegrad.eager.tensor import EagerTensor
@@ -209,6 +210,11 @@ def backward(
     Raises kinds no_grad_fn, gradient_shape, saved_modified, backward_twice.
     """
     outputs = _several(tensors)
+    if current_trace() is not None:
+        given = (None,) * len(outputs) if gradients is None else _several(gradients)
+        wanted = None if inputs is None else _several(inputs)
+        segments.backward(_traced(outputs), given, create_graph, wanted)
+        return
     seeds = (None,) * len(outputs) if gradients is None else _several(gradients)
     if inputs is None:
         _execute(outputs, seeds, retain_graph, create_graph, None)
@@ -240,24 +246,43 @@ def grad(
     """
     ends, starts = _several(outputs), _several(inputs)
     seeds = (None,) * len(ends) if grad_outputs is None else _several(grad_outputs)
+    if current_trace() is not None:
+        made = segments.grad(_traced(ends), seeds, create_graph, _traced(starts))
+        return tuple(_complete(g, k, starts[k], allow_unused, materialize_grads)
+                     for k, g in enumerate(made))  # fmt: skip
     targets = [_target(x) for x in starts]
     run = _execute(ends, seeds, retain_graph, create_graph, targets)
     found = []
     for k, (x, edge) in enumerate(zip(starts, targets, strict=True)):
         value = run.found.get((edge.node, edge.nr))
-        if value is not None:
-            g = run.algebra.tensor(value)
-            found.append(g if g.requires_grad else EAGER.concrete(g.array))
-        elif materialize_grads:
-            found.append(EAGER.concrete(np.zeros(x.shape, x.element_type.np)))
-        elif allow_unused:
-            found.append(None)
-        else:
-            raise AutogradError(
-                f"input {k} was not used to compute the outputs", kind="unused_input",
-                loc=source.here(), remedy="Pass allow_unused=True to get None for it.",
-            )  # fmt: skip
+        g = None if value is None else run.algebra.tensor(value)
+        if g is not None and not g.requires_grad:
+            g = EAGER.concrete(g.array)
+        found.append(_complete(g, k, x, allow_unused, materialize_grads))
     return tuple(found)
+
+
+def _complete(g: Any, k: int, x: Any, allow_unused: Any, materialize: bool) -> Any:
+    """The gradient of input `k`, or what stands for one that there is not."""
+    if g is not None:
+        return g
+    if materialize:
+        return (current_trace() or EAGER).concrete(np.zeros(x.shape, x.element_type.np))
+    if allow_unused:
+        return None
+    raise AutogradError(
+        f"input {k} was not used to compute the outputs", kind="unused_input",
+        loc=source.here(), remedy="Pass allow_unused=True to get None for it.",
+    )  # fmt: skip
+
+
+def _traced(xs: Sequence[Any]) -> list[Any]:
+    """Tensors of the current trace; raises for others."""
+    trace = current_trace()
+    assert trace is not None
+    for x in xs:
+        trace.lift(x)
+    return list(xs)
 
 
 def _several(x: Any) -> tuple[Any, ...]:

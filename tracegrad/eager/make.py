@@ -20,7 +20,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Any:
     Raises kind requires_grad_dtype when an integer tensor shall require a gradient.
     """
     if current_trace() is not None:
-        return creation_data.array(data, dtype)
+        made: Any = creation_data.array(data, dtype)
+        return made.requires_grad_() if requires_grad else made
     given = _array(data)
     to = given.dtype if dtype is None else dtypes.of(dtype).np
     out = EAGER.base(np.array(given, to, order="C"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tracegrad.graph.ir import Graph
 from tracegrad.graph.op import Trait
+from tracegrad.graph.walk import all_nodes
 from tracegrad.loops.ir import For, If, Kernel, LoopTag, Reduce, Stmt
 from tracegrad.loops.program import Place, Program
 from tracegrad.pipeline import Lowering
@@ -15,12 +16,14 @@ from tracegrad.pipeline import Lowering
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What only the caller knows: why the specialisation exists, and what it depends on."""
+    """What only the caller knows: why the specialisation exists, what it depends on, and what
+    became of each loop."""
 
     name: str
     arguments: Sequence[str]
     outside: Sequence[str] = ()
     history: Sequence[str] = ()
+    loops: Sequence[str] = ()
 
 
 def explain(lowering: Lowering, about: Circumstances) -> str:
@@ -30,6 +33,7 @@ def explain(lowering: Lowering, about: Circumstances) -> str:
     lines += _section("depends on", about.outside)
     lines += _section("specialisations", about.history)
     lines += _section("graphs", _graphs(lowering))
+    lines += _section("loops", about.loops)
     lines += _section("writes", _writes(lowering))
     lines += _section("kernels", _kernels(program))
     lines += _section("memory", _memory(program))
@@ -52,7 +56,7 @@ def _size(graph: Graph) -> int:
 
 def _writes(lowering: Lowering) -> list[str]:
     plan = lowering.plan
-    updates = [n for n in lowering.optimized.nodes if n.op.has(Trait.UPDATES_FIRST)]
+    updates = [n for n in all_nodes(lowering.optimized) if n.op.has(Trait.UPDATES_FIRST)]
     if not updates:
         return []
     copies = sum("copies its base" in note for note in plan.notes)

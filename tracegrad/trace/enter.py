@@ -16,7 +16,7 @@ from tracegrad import source
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.options import Options
 from tracegrad.source import SourceLoc
-from tracegrad.trace import leaving, symbolic
+from tracegrad.trace import leaving, segments, symbolic
 from tracegrad.trace.alias_pattern import Group
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.floating import warn_errstate
@@ -86,6 +86,16 @@ class Printed:
     named: tuple[tuple[str, OutLeaf], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Grad:
+    """What the function adds to ``.grad`` of argument `leaf`, or with `replaced` sets it to
+    (`out` None: to None)."""
+
+    leaf: int
+    out: OutLeaf | None
+    replaced: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A traced call.  `touched` are inputs that the function writes and that stay as they are,
@@ -104,6 +114,7 @@ class Traced:
     touched: tuple[int, ...] = ()
     histories: tuple[int, ...] = ()
     loops: tuple[str, ...] = ()  # what became of each loop, a line each
+    grads: tuple[Grad, ...] = ()
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The result in its own structure, from one value for each of `outputs`."""
@@ -193,6 +204,7 @@ def _trace(
             plan.check_closed(trace)
             operands, outputs, tree, returned = _results(trace, names, result, _defined(fn))
             prints = _prints(trace, operands)
+            grads = _grads(trace, values, operands)
             outside = _close(trace, captures, operands, parent)
             inputs = _inputs(trace, signature, captures, shared)
             if parent is None:
@@ -216,6 +228,7 @@ def _trace(
         tuple(k for k, v in enumerate(graph.inputs) if any(m.base is v for m in trace.touched)),
         tuple(k for k, v in enumerate(graph.inputs) if v in trace.histories),
         plan.notes(),
+        grads,
     )
 
 
@@ -278,7 +291,11 @@ def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
         weak=leaf.kind is Kind.WEAK,
         readonly=not leaf.writable,
     )
-    made.alias.leaf = made.alias.family.leaf = leaf.asked
+    if leaf.asked:
+        made.alias.leaf = made.alias.family.leaf = True
+        segments.place_point(trace, made, leaf=True, cut=False)
+        if leaf.has_grad:
+            trace.had_grad.add(made)
     return made
 
 
@@ -364,6 +381,21 @@ def _prints(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:
         Printed(text, tuple(map(leaf, values)), tuple((k, leaf(v)) for k, v in named.items()))
         for text, values, named in trace.prints
     )
+
+
+def _grads(trace: Trace, values: Sequence[Any], operands: list[Operand]) -> tuple[Grad, ...]:
+    """The gradients of arguments of the prompt, appended to `operands`."""
+    found = []
+    for k, x in enumerate(values):
+        p = segments.point_of(x) if isinstance(x, Tracer) and x.alias.leaf else None
+        if p is None or (p.grad is None and not p.replaced):
+            continue
+        out = None
+        if p.grad is not None:
+            out = OutLeaf(Kind.ARRAY, len(operands), made=_made(p.grad))
+            operands.append(trace.operand(p.grad))
+        found.append(Grad(k, out, p.replaced))
+    return tuple(found)
 
 
 def _close(

@@ -42,7 +42,7 @@ class Leaf:
     `layout` are NumPy strides in elements.  `value` is the value of a static leaf (and, when it
     is an argument such as `self`, what attribute captures start from).  `tracked`: a tensor of
     the prompt that requires a gradient, now that gradients are on; `asked`: because of
-    ``requires_grad_``, so that it may not be written.
+    ``requires_grad_``, so that it may not be written; `has_grad`: its ``.grad`` is set.
     """
 
     path: str
@@ -54,6 +54,7 @@ class Leaf:
     value: Any = None
     tracked: bool = False
     asked: bool = False
+    has_grad: bool = False
 
     @property
     def is_traced(self) -> bool:
@@ -151,7 +152,8 @@ def leaf_entry(x: Any) -> Hashable:
         key = (kind, x.element_type, x.shape, x.layout.stride, x.scalar, x.weak)
         if x.trace.eager:
             a = x.alias
-            return (*key, x.readonly, a.requires_grad, a.leaf or a.family.leaf)
+            has_grad = a.leaf and x._grad is not None  # type: ignore[attr-defined]
+            return (*key, x.readonly, a.requires_grad, a.leaf or a.family.leaf, has_grad)
         return key
     if kind is Static:
         return ("static", _hashable(x.value))

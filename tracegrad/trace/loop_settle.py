@@ -253,7 +253,8 @@ class _Settling:
         """Several iterations make one body when names exchange their arrays."""
         trial = self.trial
         names = [s for s, v in trial.slots.values.items() if isinstance(v, Tracer)
-                 and not v.scalar and s not in trial.carry_of and s in after]
+                 and not v.scalar and s not in trial.carry_of and s not in self.fresh
+                 and s in after]
         now = {s: self.exits.outer_memory(v) for s in names if isinstance(v := after[s], Tracer)}
         was: dict[Memory, str] = {trial.slots.values[s].memory: s for s in names}
         moved = {s: was[m] for s, m in now.items() if m in was and was[m] != s
@@ -287,6 +288,23 @@ class _Settling:
                 trial.peel(slot, "is an array of others that the first iteration writes")
         if len(arrays) >= trial.trips:
             trial.decision.give_up("it runs too few times for its arrays")
+        self._check_cycles(arrays)
+
+    def _check_cycles(self, arrays: list[Carry]) -> None:
+        """No array that enters may leave: the chain of names that pass it on has an end."""
+        owner = {c.inner.memory: c for c in arrays}
+        passed = {c: owner[c.after.memory] for c in arrays  # type: ignore[union-attr]
+                  if c.after.memory in owner and not c.stays}  # type: ignore[union-attr]
+        for carry in passed:
+            at, steps = passed[carry], 1
+            while at is not carry and at in passed and steps <= len(passed):
+                at, steps = passed[at], steps + 1
+            if at is carry:
+                if steps > 4:
+                    self.trial.decision.give_up(f"{carry.slots[0]} changes places with others")
+                self.trial.decision.repeat(steps)
+            if at not in passed and at.stays:
+                self.trial.peel(carry.slots[0], f"comes to be {at.slots[0]}")
 
 
 def _assembled(spec: Any, makes: list[Make]) -> Make:

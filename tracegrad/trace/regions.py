@@ -22,6 +22,7 @@ from tracegrad.graph.ir import Graph, Literal, Operand, Value
 from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.ops.views import copy
 from tracegrad.trace.leaves import flatten
+from tracegrad.trace.loop_reach import Reach
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.promote import as_arg, cast
 from tracegrad.trace.promote import literal as literal_of
@@ -148,6 +149,8 @@ def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Ind
                ) -> tuple[Trace, Any]:
     """A new trace inside `outer`, with what ``call(trace)`` recorded in it, and its result."""
     depth = len(STATE.traces)
+    frame = source.user_frame()
+    reach = None if frame is None else Reach(frame)
     while True:
         outer.place()
         trace = Trace(f"{outer.name}.{name}", outer.face, outer, outer.exact_views)
@@ -168,12 +171,24 @@ def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Ind
         break
     popped = STATE.traces.pop()
     assert popped is trace, "regions are closed in the order of their nesting"
+    if reach is not None:
+        _check_effects(reach, name)
     if trace.prints:
         raise UnsupportedError(
             "debug.print inside a function given to control flow is not supported",
             kind="control_print", loc=source.here(),
             remedy="Return the value and print it behind.")
     return trace, result
+
+
+def _check_effects(reach: Reach, name: str) -> None:
+    """Refuse changes of lists, objects and variables outside: a node makes none."""
+    change = reach.change(()) or "".join(f"it assigns {n}" for n in reach.renamed(())[:1])
+    if change:
+        raise UnsupportedError(
+            f"a function given to {name} has an effect outside of it: {change}",
+            kind="control_effect", loc=source.here(),
+            remedy="Return the value, or write into an array: y[...] = value.")
 
 
 def _leave(trace: Trace, depth: int) -> None:

@@ -16,6 +16,7 @@ from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
 from tracegrad.trace.promote import as_arg, as_int, cast, trace_of
 from tracegrad.trace.shape import axis_of
+from tracegrad.trace.tensor_grad import TensorGradients
 from tracegrad.trace.tensor_inplace import TensorInplace
 from tracegrad.trace.tensor_names import REFUSED
 from tracegrad.trace.tensor_reduce import TensorReductions
@@ -27,7 +28,7 @@ def sizes(args: tuple[Any, ...]) -> Any:
     return args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
 
-class Tensor(TensorReductions, TensorInplace, Face):
+class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
     """A traced tensor with PyTorch's methods, and ndarray's names that PyTorch lacks."""
 
     __slots__ = ()
@@ -35,10 +36,6 @@ class Tensor(TensorReductions, TensorInplace, Face):
     __hash__ = object.__hash__
 
     # -- what it is
-
-    @property
-    def requires_grad(self) -> bool:
-        return self.alias.requires_grad
 
     def size(self, dim: Any = None) -> Any:
         if dim is None:

@@ -1,14 +1,8 @@
 """Names of torch.Tensor that traced tensors refuse, with what to do instead where there is one."""
 
-_GRADIENT = "Compute gradients with tg.grad or tg.value_and_grad of the traced function."
 _NEW = "Return a new tensor instead."
 
 REFUSED: dict[str, str] = {
-    "backward": _GRADIENT,
-    "grad": _GRADIENT,
-    "retain_grad": "Return the value and differentiate with respect to it.",
-    "register_hook": "Hooks work on eager Tensors only.",
-    "requires_grad_": "Arguments are differentiated by tg.grad(argnums=...).",
     "data": "Use detach(), or write under tg.no_grad().",
     "set_": _NEW,
     "resize_": _NEW,

@@ -27,6 +27,7 @@ from tracegrad.trace.inference import check_kept
 from tracegrad.trace.memory import Cut, Memory, Tracer
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.nesting import Capture, Nesting
+from tracegrad.trace.symbolic import Unrollable
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.family import Alias, CreationKind
@@ -56,6 +57,8 @@ class Trace(Nesting):
     prints: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     # Storages that regions write without a trace outside: a pullback runs its function again.
     touched: set[Memory] = field(default_factory=set)
+    points: list[Any] = field(default_factory=list)  # `segments.Point`, where gradients are asked
+    had_grad: set[Tracer] = field(default_factory=set)  # arguments that came with a ``.grad``
     histories: set[Value] = field(default_factory=set)  # bases whose writes carry gradients
     _families: dict[object, family.Family] = field(default_factory=dict)
     _snapshots: dict[tuple[Memory, int, View], Value] = field(default_factory=dict)
@@ -134,7 +137,8 @@ class Trace(Nesting):
         self.place()
         attrs = op.attrs() if attrs is None else attrs
         xs = [self.lift(x) if isinstance(x, Tracer) else x for x in operands]
-        if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
+        if all(isinstance(x, Literal) or x.concrete is not None for x in xs) \
+                and not symbols_of(attrs):  # fmt: skip
             return self._fold(op, xs, attrs, scalar, weak)
         tracked = self._use(op, xs)
         first = self.mark()
@@ -253,6 +257,8 @@ class Trace(Nesting):
             array = None
         if array is not None and symbols_of(steps):
             self._check_repeated(x.memory)
+            if x.memory.trace is not self:
+                raise Unrollable("it takes a view at the index of an array with known contents")
             self._promote(x.memory)
             array = None
         if array is not None:

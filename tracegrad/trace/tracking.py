@@ -284,7 +284,14 @@ class Recorder(ABC):
     def _check_use(self, x: Tracer) -> None:
         """Refuse a restricted view whose family was written since."""
         alias = x.alias
-        if alias.kind is CreationKind.DEFAULT or not is_tracking() or x.concrete is not None:
+        if not is_tracking() or x.concrete is not None:
+            return
+        if alias.precedes_leaf:
+            source.warn(GradientWarning(
+                "a view taken before requires_grad_() on its base is used: no gradient flows back "
+                "through it; take the view afterwards"
+            ))
+        if alias.kind is CreationKind.DEFAULT:
             return
         loc = self.place()
         legality.check_use(alias, True, loc, self.exact_views)

@@ -96,6 +96,12 @@ class Alias:
         return self.view.dtype(self.storage.dtype) if self.view.steps else self.storage.dtype
 
     @property
+    def precedes_leaf(self) -> bool:
+        """Whether the base was made a leaf after this view of it had been taken."""
+        return (self.is_view and self.family.leaf and not self.family.written and not self.own
+                and not self.cut and self.kind is CreationKind.DEFAULT)
+
+    @property
     def is_stale(self) -> bool:
         return self.is_view and self.fresh_at != self.storage.version
 
