@@ -95,11 +95,32 @@ def line(row: dict[str, Any]) -> str:
                    for k, (_, key, width) in enumerate(COLUMNS))
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The rows as a page: which programs compile unchanged, and the numbers."""
+    shown = [c for c in COLUMNS if c[1] != "unchanged"]
+    changed = [r for r in rows if r.get("changed")]
+    failed = [r["name"] for r in rows if "failed" in r]
+    lines = [
+        "# NPBench by name", "",
+        "Written by `benchmarks/run_npbench.py --markdown`; read its docstring for the columns.",
+        f"Of {len(rows)} programs {len(rows) - len(changed)} are natural NumPy, unchanged; "
+        f"{len(changed)} had to change:", "",
+        *(f"- {r['name']}: {r['changed']}" for r in changed), "",
+        *([f"Not measured within the time allowed: {', '.join(failed)}.", ""] if failed else []),
+        "| " + " | ".join(title for title, _, _ in shown) + " |",
+        "|---" * len(shown) + "|",
+    ]
+    lines += ["| " + " | ".join(text(r.get(key, "-")) for _, key, _ in shown) + " |"
+              for r in rows]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="programs; all when none is given")
     parser.add_argument("--size", choices=("small", "large"), default="large")
     parser.add_argument("--json", help="write the rows to this file too")
+    parser.add_argument("--markdown", help="write a page with the table to this file")
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds for a program")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -111,11 +132,13 @@ def main() -> None:
     rows = []
     for name in given.names or KERNELS:
         row = in_a_process(__file__, [name, "--size", given.size, "--here"], given.timeout)
-        rows.append({"name": name, **row})
+        rows.append({"name": name, "changed": KERNELS[name].changed, **row})
         print(line(rows[-1]), flush=True)
     for row in rows:
         if row.get("changed"):
             print(f"{row['name']}: {row['changed']}")
+    if given.markdown:
+        pathlib.Path(given.markdown).write_text(markdown(rows))
     if given.json:
         about = {"numpy": np.__version__, "tracegrad": tg.__version__, "rows": rows}
         pathlib.Path(given.json).write_text(json.dumps(about, indent=1) + "\n")

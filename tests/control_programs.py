@@ -267,4 +267,3 @@ def gradient_in_a_scan(x):
 PROGRAMS = [f for f in list(globals().values()) if callable(f) and getattr(
     f, "__module__", "") == __name__]
 INPUTS = (np.array([0.7, -0.4, 1.1]), np.array([-0.6, 0.8, 0.9]), np.array([1.6, 0.3, -0.5]))
-NO_PYTHON = {gradient_inside, gradient_in_a_branch, gradient_in_a_scan}  # tg.grad compiles there

@@ -434,7 +434,7 @@ def calls(name, *args):
             ("numpy", assigns(*pair))
             for pair in [("shape", (4,)), ("strides", (8, 16)), ("dtype", np.int64), ("data", b"")]
         ),
-        *(("torch", assigns(*pair)) for pair in [("data", np.zeros(4)), ("requires_grad", True)]),
+        *(("torch", assigns(*pair)) for pair in [("data", np.zeros(4))]),
         *(
             ("torch", calls(*call))
             for call in [
@@ -445,7 +445,6 @@ def calls(name, *args):
                 ("swapaxes_", 0, 1),
                 ("set_",),
                 ("resize_", 4),
-                ("requires_grad_",),
             ]
         ),
         ("torch", lambda x: x.data.sum()),

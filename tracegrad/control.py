@@ -15,6 +15,7 @@ import optree
 
 from tracegrad import source
 from tracegrad.dims import bounds
+from tracegrad.dtypes import BOOL
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.trace import branches, iterations
 from tracegrad.trace.leaves import NAMESPACE, flatten
@@ -35,7 +36,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     trace = current_trace()
     known = _known_number(pred, "pred", "cond")
     if trace is not None and known is None:
-        return branches.choose(trace, pred != 0, [false_fun, true_fun], operands, "cond")
+        pred = pred.value() if isinstance(pred, SymbolicInt) else pred
+        holds = pred if pred.element_type is BOOL else pred != 0
+        return branches.choose(trace, holds, [false_fun, true_fun], operands, "cond")
     return _fresh(_inside(trace, true_fun if known else false_fun)(*operands))
 
 
@@ -55,6 +58,7 @@ def switch(index: Any, branches_: Sequence[Callable[..., Any]], *operands: Any) 
                          remedy="For a condition use tg.cond.")
     last = len(functions) - 1
     if trace is not None and known is None and last:
+        index = index.value() if isinstance(index, SymbolicInt) else index
         at = np.minimum(np.maximum(index, 0), last)
         return branches.choose(trace, at, functions, operands, "switch")
     at = 0 if known is None else min(max(int(known), 0), last)
@@ -76,7 +80,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     leaves = flatten(xs)[0]
     trips = _length(leaves, length)
     if trace is not None:
-        return iterations.scan(trace, f, init, xs, trips, reverse)
+        return iterations.scan(trace, f, _fresh(init) if not trips else init, xs, trips, reverse)
     carry, ys = _fresh(init), []
     for k in reversed(range(trips)) if reverse else range(trips):
         x = optree.tree_map(lambda a, k=k: a[k], xs, namespace=NAMESPACE)
@@ -103,6 +107,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
             val = body_fun(i, val)
         return val
     lo, hi = _known_number(lower, "lower", "fori_loop"), _known_number(upper, "upper", "fori_loop")
+    if lo is not None and hi is not None and hi <= lo:
+        return _fresh(init_val)
     if lo is not None and hi is not None:
         return iterations.fori(trace, int(lo), int(hi), body_fun, init_val)
     most = max_trips

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import ArgumentError
-from tracegrad.ops.views import copy
+from tracegrad.ops.handles import copy
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.tracer import Tracer
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from tracegrad.autodiff.expand import expand_transforms
 from tracegrad.autodiff.vjp import vjp_graph
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.ir import AliasReport, Graph, Value
 from tracegrad.graph.storage import AsComplex, AsReal, View
-from tracegrad.ops.views import apply_view
 from tracegrad.options import Options
 from tracegrad.pipeline import Lowering
 from tracegrad.types import TensorType

@@ -8,7 +8,7 @@ from typing import Any
 
 from tracegrad.graph.ir import Graph
 from tracegrad.ops.control import TransformAttrs, transform
-from tracegrad.ops.views import copy
+from tracegrad.ops.handles import copy
 from tracegrad.region_memory import (
     Part,
     by_input,
@@ -17,7 +17,8 @@ from tracegrad.region_memory import (
     parts_of,
     written_inputs,
 )
-from tracegrad.trace.enter import OutLeaf, Traced, trace_call
+from tracegrad.trace.enter import Traced, trace_call
+from tracegrad.trace.results import OutLeaf
 from tracegrad.trace.sharing import Sharing
 from tracegrad.trace.signature import CallSignature, Kind, Signature
 from tracegrad.trace.tracer import Trace, Tracer

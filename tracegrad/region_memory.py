@@ -16,12 +16,13 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.graph.array_views import flat_positions
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Operand
 from tracegrad.graph.storage import Strided, View, dense_strides
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.select import where
-from tracegrad.ops.views import add_slices, as_view, flat_positions
+from tracegrad.ops.views import add_slices, as_view
 from tracegrad.trace.enter import Traced
 from tracegrad.trace.tracer import Memory, Trace, Tracer
 from tracegrad.views.geometry import are_disjoint

@@ -12,18 +12,19 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import TracegradError
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.ir import AliasReport, Graph, Operand, OutputAlias, SharedOutput, WriteBack
 from tracegrad.graph.storage import AsComplex, AsReal, View
 from tracegrad.loops.program import Place
-from tracegrad.ops.views import apply_view
 from tracegrad.options import Options
 from tracegrad.pipeline import Lowering
 from tracegrad.runtime.artifact import Accept, Returns
 from tracegrad.schedule.plan import Slot
 from tracegrad.trace.alias_pattern import Group, find_groups
 from tracegrad.trace.array import Array
-from tracegrad.trace.enter import Input, OutLeaf, Traced, trace_call
+from tracegrad.trace.enter import Traced, trace_call
 from tracegrad.trace.modes import is_tracking
+from tracegrad.trace.results import Input, OutLeaf
 from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature, Kind, restore
 from tracegrad.trace.tensor import Tensor

@@ -19,12 +19,13 @@ from tracegrad.eager.keeping import copied
 from tracegrad.eager.recorder import EAGER
 from tracegrad.eager.tensor import EagerTensor
 from tracegrad.errors import ArgumentError, UnsupportedError, ViewMutationError
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.storage import AsComplex, AsReal, View
 from tracegrad.loops.program import Place
-from tracegrad.ops.views import apply_view, copy
+from tracegrad.ops.handles import copy
 from tracegrad.schedule.plan import Slot
-from tracegrad.trace.enter import Grad, Input, Made, OutLeaf
 from tracegrad.trace.modes import is_tracking, no_grad
+from tracegrad.trace.results import Grad, Input, Made, OutLeaf
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.between import view_between

@@ -22,7 +22,7 @@ from tracegrad.differentiated import (
     options_of,
 )
 from tracegrad.errors import GradientError
-from tracegrad.ops.views import stop_gradient as stop_gradient_op
+from tracegrad.ops.handles import stop_gradient as stop_gradient_op
 from tracegrad.options import Options
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.signature import NAMESPACE

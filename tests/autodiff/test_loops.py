@@ -11,12 +11,12 @@ from tracegrad.autodiff.jvp import jvp_graph
 from tracegrad.autodiff.vjp import vjp_graph
 from tracegrad.codegen.unit import render
 from tracegrad.graph.evaluate import evaluate
+from tracegrad.graph.op import REGISTRY
 from tracegrad.graph.text import parse_graph, print_graph
 from tracegrad.graph.verify import verify
 from tracegrad.loops.interpret import run_program
 from tracegrad.loops.program import Place
 from tracegrad.loops.text import parse_program, print_program
-from tracegrad.graph.op import REGISTRY
 from tracegrad.loops.verify import verify_program
 from tracegrad.options import Options
 from tracegrad.pipeline import optimize

@@ -11,7 +11,6 @@ HERE = Path(__file__).parent.parent / "conformance"
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
-import cases  # noqa: E402
 import check  # noqa: E402
 
 EXPECTED = json.loads((HERE / "expected.json").read_text())["cases"]

@@ -12,7 +12,8 @@ from tracegrad.graph.storage import Index, Pick, View
 from tracegrad.graph.text import parse_graph
 from tracegrad.graph.verify import verify
 from tracegrad.ops.arithmetic import add, mul
-from tracegrad.ops.views import HandleAttrs, ViewAttrs, as_strided, stop_gradient, view
+from tracegrad.ops.handles import HandleAttrs, stop_gradient, view
+from tracegrad.ops.views import ViewAttrs, as_strided
 from tracegrad.types import TensorType
 
 ROW = View((Index((Pick(0),)),))

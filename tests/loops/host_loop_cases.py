@@ -130,6 +130,87 @@ program @guarded arena 64 {
 """
 
 
+CHOICES = """\
+program @choices arena 64 {
+  buffer %k: i64[6] input 0 shape (6)
+  buffer %y: f64[6] output 0 shape (6)
+  buffer %at: i64[1] arena 0 shape ()
+  kernel @take(in %k: i64[6], out %at: i64[1])[i [0..5]] {
+    store %at[0] = load %k[i]
+  }
+  kernel @low(out %y: f64[6])[i [0..5]] {
+    store %y[i] = 1.0
+  }
+  kernel @mid(out %y: f64[6])[i [0..5]] {
+    store %y[i] = 2.0
+  }
+  kernel @high(out %y: f64[6])[i [0..5]] {
+    store %y[i] = 3.0
+  }
+  for i in 6, forward {
+    launch @take(%k, %at)[i]
+    branch %at loc("pick.py":3:5) {
+      case {
+        launch @low(%y)[i]
+      }
+      case {
+        launch @mid(%y)[i] loc("pick.py":4:9)
+      }
+      case {
+        launch @high(%y)[i]
+      }
+    }
+  }
+}
+"""
+
+UNTIL = """\
+program @until arena 128 {
+  buffer %x: f64[1] input 0 shape ()
+  buffer %y: f64[6] output 0 shape (6)
+  buffer %go: bool[1] arena 0 shape ()
+  buffer %n: i64[1] arena 1 offset 64 shape ()
+  kernel @start(in %x: f64[1], out %y: f64[6], out %n: i64[1]) {
+    for k in 6, serial {
+      store %y[k] = 0.0
+    }
+    store %y[0] = load %x[0]
+    store %n[0] = 0
+  }
+  kernel @ask(in %y: f64[6], in %n: i64[1], out %go: bool[1]) {
+    let %at: i64 [0..5] = load %n[0]
+    store %go[0] = lt(load %y[at], 10.0):bool
+  }
+  kernel @next(inout %y: f64[6], out %n: i64[1])[i [0..3]] {
+    store %y[i + 1] = mul(load %y[i], 2.0)
+    store %n[0] = index(i + 1)
+  }
+  kernel @back(inout %y: f64[6])[i [0..4]] {
+    store %y[i] = mul(load %y[i], load %y[i + 1])
+  }
+  launch @start(%x, %y, %n)
+  while %go, i in 4 loc("until.py":2:1) {
+    test {
+      launch @ask(%y, %n, %go)
+    }
+    launch @next(%y, %n)[i]
+  }
+  for i in 5, reverse, count %n {
+    launch @back(%y)[i]
+  }
+  branch %go {
+    case {
+      for i in 2, forward, count %n {
+        launch @back(%y)[i]
+      }
+    }
+    case {
+    }
+  }
+}
+"""
+
+
 @dataclass(frozen=True)
 class HostCase:
     """`wanted` gives the output and (status, detail)."""
@@ -177,11 +258,36 @@ def _guarded(x):
     return y, (0, 0)
 
 
+def _choices(k):
+    return 1.0 + np.clip(k, 0, 2), (0, 0)
+
+
+def _until(x):
+    y, n, go = np.zeros(6), 0, True
+    y[0] = x[0]
+    for i in range(4):
+        go = y[n] < 10
+        if not go:
+            break
+        y[i + 1] = y[i] * 2
+        n = i + 1
+    for i in reversed(range(min(n, 5))):
+        y[i] *= y[i + 1]
+    if not go:
+        for i in range(min(n, 2)):
+            y[i] *= y[i + 1]
+    return y, (0, 0)
+
+
 HOST_CASES = {
     "recurrence": HostCase(RECURRENCE, (np.linspace(0.5, 2.0, 6),), _recurrence),
     "triangle": HostCase(TRIANGLE, (), _triangle),
     "floors": HostCase(FLOORS, (), _floors),
     "rows": HostCase(ROWS, (np.linspace(-1.0, 1.0, 12) ** 3,), _rows),
+    "choices": HostCase(CHOICES, (np.array([0, 1, 2, -7, 9, 1]),), _choices),
+    "until_soon": HostCase(UNTIL, (np.array([4.0]),), _until),
+    "until_limit": HostCase(UNTIL, (np.array([0.1]),), _until),
+    "until_never": HostCase(UNTIL, (np.array([11.0]),), _until),
     "guard_holds": HostCase(GUARDED, (np.arange(5.0),), _guarded),
     "guard_fails": HostCase(GUARDED, (np.array([1.0, 20.0, 30.0, 4.0, 5.0]),), _guarded),
 }

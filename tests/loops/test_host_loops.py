@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from host_loop_cases import FLOORS, HOST_CASES, RECURRENCE, TRIANGLE
+from host_loop_cases import CHOICES, FLOORS, HOST_CASES, RECURRENCE, TRIANGLE, UNTIL
 from loop_cases import INTRINSICS
 
 from tracegrad.dims import Symbol, of_atom
@@ -75,6 +75,11 @@ def test_reading_errors(text, old, new, message):
         (TRIANGLE, "[-i + 3, 3]", "[i, 3]\n    for i in 2, forward {}", "inside a loop over i"),
         (FLOORS, "[s [-5..2], unused]", "[s [-5..2], s]", "s is defined twice"),
         (FLOORS, "[s [-5..2], unused]", "[s [-5..2], y]", "y is defined twice"),
+        (CHOICES, "branch %at", "branch %y", "Branch cannot read y"),
+        (CHOICES, "branch %at", "branch %z", "Branch reads z, which is no buffer"),
+        (UNTIL, "while %go", "while %n", "WhileLoop cannot read n"),
+        (UNTIL, "i in 4 loc", "i in 5 loc", "i may leave the range 0..3"),
+        (UNTIL, "5, reverse, count %n", "5, reverse, count %go", "HostLoop cannot read go"),
         (FLOORS, "-mod(j, 3)", "mod(j, 4)", r"mod\(j, 4\) may leave the range -5..2 of s"),
     ],
 )

@@ -18,11 +18,7 @@ from tracegrad.graph.storage import (
     View,
 )
 from tracegrad.ops.create import full
-from tracegrad.ops.views import (
-    add_slices,
-    as_strided,
-    copy_slices,
-)
+from tracegrad.ops.views import add_slices, as_strided, copy_slices
 from tracegrad.source import SourceLoc
 from tracegrad.types import TensorType
 

@@ -41,14 +41,9 @@ from tracegrad.graph.storage import (
 from tracegrad.graph.text import canonical
 from tracegrad.graph.verify import verify
 from tracegrad.ops.arithmetic import add, mul, neg, sub
+from tracegrad.ops.handles import graft, stop_gradient
 from tracegrad.ops.index import wrap_index
-from tracegrad.ops.views import (
-    as_strided,
-    as_view,
-    copy_slices,
-    graft,
-    stop_gradient,
-)
+from tracegrad.ops.views import as_strided, as_view, copy_slices
 from tracegrad.rewrite.cleanup import drop_grafts, remove_dead
 from tracegrad.rewrite.driver import cse, simplify
 from tracegrad.source import SourceLoc

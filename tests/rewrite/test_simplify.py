@@ -48,14 +48,11 @@ from tracegrad.ops.arithmetic import absolute, add, div, mul, neg, positive, sub
 from tracegrad.ops.bitwise import bitwise_xor, invert
 from tracegrad.ops.cast import cast
 from tracegrad.ops.compare import eq, gt, logical_and, logical_not, logical_or
+from tracegrad.ops.handles import copy
 from tracegrad.ops.pairs import joined, part
 from tracegrad.ops.reduce import max_, sum_
 from tracegrad.ops.select import maximum, where
-from tracegrad.ops.views import (
-    add_slices,
-    as_view,
-    copy,
-)
+from tracegrad.ops.views import add_slices, as_view
 from tracegrad.rewrite.driver import RULES, simplify, simplify_counting
 
 

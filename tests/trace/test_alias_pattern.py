@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.storage import View
-from tracegrad.ops.views import apply_view
 from tracegrad.trace.alias_pattern import copy_together, find_groups
 
 

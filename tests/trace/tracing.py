@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.ir import Graph, Literal
-from tracegrad.ops.views import HandleAttrs, apply_view
+from tracegrad.ops.handles import HandleAttrs
 from tracegrad.trace import enter
 from tracegrad.trace.array import Array
 from tracegrad.trace.signature import CallSignature, Kind, Signature, restore

@@ -29,19 +29,10 @@ from tracegrad.graph.ir import (
 from tracegrad.graph.op import NoGradient
 from tracegrad.graph.storage import Bitcast, View
 from tracegrad.ops.bitcast import bitcast
-from tracegrad.ops.custom import ReturnedAttrs, custom_view
 from tracegrad.ops.branch import CONTROL
-from tracegrad.ops.views import (
-    HandleAttrs,
-    PointAttrs,
-    as_view,
-    copy,
-    copy_slices,
-    detach,
-    graft,
-    point,
-    stop_gradient,
-)
+from tracegrad.ops.custom import ReturnedAttrs, custom_view
+from tracegrad.ops.handles import HandleAttrs, PointAttrs, copy, detach, graft, point, stop_gradient
+from tracegrad.ops.views import as_view, copy_slices
 from tracegrad.views import family, legality
 from tracegrad.views.family import Alias, Family, Storage
 from tracegrad.views.geometry import are_disjoint

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from tracegrad.errors import ValueArgumentError
+from tracegrad.graph.array_views import apply_view, write_view
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.storage import Retype, View
-from tracegrad.ops.views import ViewAttrs, apply_view, write_view
+from tracegrad.ops.views import ViewAttrs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

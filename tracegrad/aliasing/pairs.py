@@ -35,8 +35,9 @@ from tracegrad.graph.storage import (
 )
 from tracegrad.graph.walk import all_nodes, graphs
 from tracegrad.ops.arithmetic import neg
+from tracegrad.ops.handles import copy, detach
 from tracegrad.ops.pairs import Pair, PairAttrs, joined, pair
-from tracegrad.ops.views import ViewAttrs, as_strided, as_view, copy, detach
+from tracegrad.ops.views import ViewAttrs, as_strided, as_view
 from tracegrad.types import Shape, TensorType
 
 

@@ -8,7 +8,8 @@ the region that does not need it hands it through, so that a branch in a loop co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL, PUSH
@@ -17,8 +18,10 @@ from tracegrad.autodiff.loops import Derivatives, dense
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Node, Operand, Value
+from tracegrad.graph.storage import View
 from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.branch import CondAttrs, emit_cond
+from tracegrad.ops.views import as_strided
 from tracegrad.types import TensorType
 
 
@@ -31,6 +34,7 @@ def pull_cond(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[b
     totals = _totals(reverse, node, wrt)
     regions = [_pulled(r, wrt, given, list(totals)) for r in node.regions]
     operands = [*xs, *(dense(b, cts[j], node.results[j]) for j in given), *totals.values()]
+    regions, operands = _narrowed(b, regions, operands, len(xs))
     out = emit_cond(b, selector, regions, operands,
                     hints=[f"d_{node.regions[0].inputs[k].hint}" for k in wrt])
     found: list[Operand | None] = [None] * len(node.operands)
@@ -86,6 +90,57 @@ def _needed(graph: Graph) -> Graph:
             nodes.append(node)
             needed.update(node.values())
     return Graph(graph.name, graph.stage, graph.inputs, tuple(reversed(nodes)), graph.outputs)
+
+
+def _narrowed(b: GraphBuilder, regions: list[Graph], operands: list[Operand], count: int
+              ) -> tuple[list[Graph], list[Operand]]:
+    """The first `count` operands that regions read through views alone are read in front of the
+    branch, so that a loop around it keeps those parts for its reverse and not the whole."""
+    for k in range(count):
+        x = operands[k]
+        views = _views(regions, k)
+        if not isinstance(x, Value) or not views:
+            continue
+        parts = {v: as_strided(b, x, view=v) for v in views}
+        regions = [_reading(r, k, parts) for r in regions]
+        operands = [*operands, *parts.values()]
+    return regions, operands
+
+
+def _views(regions: Sequence[Graph], k: int) -> list[View]:
+    """The views through which regions read input `k`; none where one needs more, or they are not
+    smaller than the whole."""
+    found: dict[View, int] = {}
+    for region in regions:
+        x = region.inputs[k]
+        if x in region.outputs:
+            return []
+        for node in region.nodes:
+            if x not in node.operands:
+                continue
+            if node.op is not as_strided or not isinstance(node.result.type.size, int):
+                return []
+            found[node.attrs.view] = node.result.type.size  # type: ignore[attr-defined]
+    whole = regions[0].inputs[k].type.size
+    if not isinstance(whole, int) or sum(found.values()) >= whole:
+        return []
+    return list(found)
+
+
+def _reading(region: Graph, k: int, parts: Mapping[View, Value]) -> Graph:
+    """The region with its reads of input `k` replaced by inputs of their own."""
+    x = region.inputs[k]
+    given = {v: Value(part.type, part.hint) for v, part in parts.items()}
+    stands = {n.result: given[n.attrs.view] for n in region.nodes  # type: ignore[attr-defined]
+              if x in n.operands}
+
+    def put(y: Operand) -> Operand:
+        return stands.get(y, y) if isinstance(y, Value) else y
+
+    nodes = tuple(replace(n, operands=tuple(map(put, n.operands))) for n in region.nodes
+                  if x not in n.operands)
+    return replace(region, inputs=(*region.inputs, *given.values()), nodes=nodes, tracked=(),
+                   outputs=tuple(map(put, region.outputs)))
 
 
 def push_cond(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | None]:

@@ -124,8 +124,8 @@ class Backward:
             reverse.visit(node)
         outputs = [reverse.total_of_input(region.inputs[k])
                    for k in (*self.carries, *self.accumulated, *self.moving)]
-        self.forward = tuple(b.nodes[:len(region.nodes)])
-        self._split(tuple(b.nodes[len(region.nodes):]), outputs, sums)
+        self.forward, nodes = _parts_first(region, b.nodes)
+        self._split(nodes, outputs, sums)
 
     def _split(self, nodes: tuple[Node, ...], outputs: list[Operand], sums: dict[int, Value]
                ) -> None:
@@ -177,6 +177,28 @@ class Backward:
                     v in known or v in again for v in node.values()):
                 again.update(node.results)
         return again
+
+
+def _parts_first(region: Graph, nodes: Sequence[Node]) -> tuple[tuple[Node, ...],
+                                                                 tuple[Node, ...]]:
+    """The forward nodes, and with them those reverse ones that read a part of a forward value, so
+    that this part is what is kept; then the others."""
+    n = len(region.nodes)
+    known = {*region.inputs, *(r for node in nodes[:n] for r in node.results)}
+    forward, rest = list(nodes[:n]), []
+    for node in nodes[n:]:
+        if node.op.has(Trait.VIEW) and all(x in known for x in node.values()) \
+                and _is_part(node):
+            forward.append(node)
+            known.update(node.results)
+        else:
+            rest.append(node)
+    return tuple(forward), tuple(rest)
+
+
+def _is_part(node: Node) -> bool:
+    sizes = [x.type.size for x in (node.result, *node.values())]
+    return all(isinstance(s, int) for s in sizes) and sizes[0] < max(sizes[1:], default=0)  # type: ignore
 
 
 def _extend_forward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward

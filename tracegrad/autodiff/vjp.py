@@ -22,7 +22,8 @@ from tracegrad.graph.op import ByRegions, Linear, NoGradient, Partials, Rules
 from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
-from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
+from tracegrad.ops.scatter import scatter_add
+from tracegrad.ops.views import add_slices, copy_slices
 
 
 def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None] | None = None,
@@ -130,10 +131,7 @@ class Reverse:
                 total = p
                 continue
             node = self._made[p]  # type: ignore[index]
-            attrs = node.attrs
-            assert isinstance(attrs, SlicesAttrs)
-            total = add_slices(self.b, total, node.operands[1], view=attrs.view,
-                               shape=attrs.shape)
+            total = self.b.emit(node.op, (total, *node.operands[1:]), node.attrs)
         return total
 
     def _replacements_first(self, total: Operand | None, regions: list[Operand]
@@ -144,12 +142,12 @@ class Reverse:
         if node is None or node.op is not copy_slices:
             return regions
         return sorted(regions, key=lambda p: (
-            self._made[p].attrs.view != node.attrs.view))  # type: ignore[index,attr-defined]
+            getattr(self._made[p].attrs, "view", None) != node.attrs.view))  # type: ignore
 
     def _is_region(self, p: Operand) -> bool:
         """Whether `p` is a part put into zeros, which is cheaper added in place."""
         node = self._made.get(p) if isinstance(p, Value) else None
-        return (node is not None and node.op is add_slices
+        return (node is not None and node.op in (add_slices, scatter_add)
                 and isinstance(node.operands[0], Literal) and node.operands[0].value == 0)
 
     def total_of_input(self, x: Value) -> Operand:

@@ -12,7 +12,7 @@ from tracegrad.custom.record import Forward
 from tracegrad.errors import UnsupportedError, ViewMutationError
 from tracegrad.graph.storage import Geometry, Step, View
 from tracegrad.ops.custom import ReturnedAttrs, custom_view
-from tracegrad.ops.views import copy
+from tracegrad.ops.handles import copy
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import is_tracking, no_grad
 from tracegrad.trace.tracer import Trace

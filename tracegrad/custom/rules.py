@@ -16,7 +16,7 @@ from tracegrad.custom.depth import inner_name, level
 from tracegrad.custom.record import Forward, Value, emit, trace_rule, trace_value
 from tracegrad.custom.shapes import as_gradient
 from tracegrad.errors import ArgumentError, GradientError, UnsupportedError
-from tracegrad.ops.views import copy
+from tracegrad.ops.handles import copy
 from tracegrad.trace.leaves import NAMESPACE
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.memory import Tracer

@@ -22,7 +22,7 @@ from tracegrad.graph.storage import Geometry, View
 from tracegrad.ops.views import SlicesAttrs, ViewAttrs, as_strided, copy_slices
 from tracegrad.source import SourceLoc
 from tracegrad.trace.memory import Memory
-from tracegrad.types import Shape, TensorType
+from tracegrad.types import TensorType
 
 _numbers = itertools.count()
 

@@ -29,11 +29,12 @@ from tracegrad.eager.history import (
 from tracegrad.eager.keeping import keep_operands, keep_results
 from tracegrad.eager.program import compute, program_of
 from tracegrad.errors import TracegradError, UnsupportedError
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.graph.storage import Conj, Geometry, Step, Strided, View, dense_strides
-from tracegrad.ops.views import apply_view, copy
+from tracegrad.ops.handles import copy
 from tracegrad.trace import known
 from tracegrad.trace.memory import Memory, Tracer
 from tracegrad.trace.modes import STATE, set_prompt

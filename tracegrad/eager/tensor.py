@@ -13,9 +13,9 @@ from tracegrad.eager import engine, hooks
 from tracegrad.eager.history import Algebra, Node
 from tracegrad.eager.recorder import EAGER
 from tracegrad.errors import ArgumentError, AutogradError, ShapeError, UnsupportedError
+from tracegrad.graph.array_views import apply_view, write_view
 from tracegrad.graph.storage import Geometry, View
 from tracegrad.ops.arithmetic import add
-from tracegrad.ops.views import apply_view, write_view
 from tracegrad.trace.memory import Memory, Tracer
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.tensor import Tensor

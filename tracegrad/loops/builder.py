@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tracegrad.dims import Dim, Expr as DimExpr, Symbol, add, of_atom
+from tracegrad.dims import Dim, Symbol, add, of_atom
+from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import DType
 from tracegrad.loops.ir import (
-    Accumulator, Alloc, Check, Combine, Const, Expr, For, Gemm, If, Index, Let, Load, LoopTag,
-    Operand, Reduce, Stmt, Store, Update, Var,
+    Accumulator,
+    Alloc,
+    Check,
+    Combine,
+    Const,
+    Expr,
+    For,
+    Gemm,
+    If,
+    Index,
+    Let,
+    Load,
+    LoopTag,
+    Operand,
+    Reduce,
+    Stmt,
+    Store,
+    Update,
+    Var,
 )
 from tracegrad.source import SourceLoc
 

@@ -12,6 +12,7 @@ from tracegrad.ops import (
     create,
     custom,
     einsum,
+    handles,
     index,
     integer,
     linalg,
@@ -30,6 +31,6 @@ from tracegrad.ops import (
 
 __all__ = [
     "accumulate", "arithmetic", "bitcast", "bitwise", "branch", "cast", "compare", "control",
-    "create", "custom", "einsum", "index", "integer", "linalg", "order", "pairs", "pointwise",
+    "create", "custom", "einsum", "handles", "index", "integer", "linalg", "order", "pairs", "pointwise",
     "reduce", "rounding", "scatter", "select", "shape", "special", "transcendental", "views",
 ]

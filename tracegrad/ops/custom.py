@@ -17,7 +17,8 @@ from tracegrad.graph.op import (
     Trait,
     declare,
 )
-from tracegrad.ops.views import HandleAttrs, transpose_view
+from tracegrad.ops.handles import HandleAttrs
+from tracegrad.ops.views import transpose_view
 from tracegrad.types import TensorType
 
 if TYPE_CHECKING:

@@ -21,11 +21,12 @@ from tracegrad.graph.storage import Expand, Index, NewAxis, Permute, Reshape, Sp
 from tracegrad.loops.ir import Combine
 from tracegrad.ops.arithmetic import add, div, mul, sub
 from tracegrad.ops.compare import eq, isfinite, logical_or, ne
+from tracegrad.ops.handles import stop_gradient
 from tracegrad.ops.pairs import Pair, each_part
 from tracegrad.ops.pointwise import random_array
 from tracegrad.ops.select import where
 from tracegrad.ops.transcendental import exp, log
-from tracegrad.ops.views import as_view, stop_gradient
+from tracegrad.ops.views import as_view
 from tracegrad.types import Shape, TensorType
 
 if TYPE_CHECKING:

@@ -164,8 +164,8 @@ def _add_vjp(b: GraphBuilder, a: ScatterAttrs, cts: Any, outs: Any, xs: Any) -> 
 def _set_vjp(b: GraphBuilder, a: ScatterSetAttrs, cts: Any, outs: Any, xs: Any) -> Any:
     ct, index = cts[0], xs[2:]
     zero = Literal(0, ct.dtype)
+    part = read(b, ct, index)  # in front of the write, which can then be in place
     kept = scatter_set(b, ct, zero, *index, shape=a.shape, unique=a.unique)
-    part = read(b, ct, index)
     if not a.unique:
         last = last_writer(b, *index, shape=a.shape[: len(index)])
         mask = _repeat(b, wrote(b, last, *index), a.shape[len(index) :])

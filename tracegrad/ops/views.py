@@ -1,4 +1,4 @@
-"""Views and their adjoints: regions of a base read, replaced, or added to; grafts.
+"""Views and their adjoints: regions of a base read, replaced, or added to.
 
 With `P` the linear map "take the view", ``as_strided(x) = P x``,
 ``copy_slices(base, src) = base - P^T P base + P^T src`` and
@@ -13,26 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracegrad import dtypes
 from tracegrad.dims import Dim
-from tracegrad.dtypes import complex_of
 from tracegrad.errors import ShapeError
+from tracegrad.graph.array_views import apply_view, flat_positions, write_view
 from tracegrad.graph.ir import Operand, Value
 from tracegrad.graph.op import (
     Attrs,
     Linear,
     Nest,
     Point,
-    Rules,
     Sample,
-    Special,
     Trait,
     declare,
 )
 from tracegrad.graph.storage import (
     AsComplex,
     AsReal,
-    Bitcast,
     Conj,
     Diagonal,
     Expand,
@@ -50,7 +46,7 @@ from tracegrad.graph.storage import (
 )
 from tracegrad.loops.ir import Apply, Combine, Expr, LoopTag
 from tracegrad.ops.arithmetic import add
-from tracegrad.ops.pairs import as_whole, each_part
+from tracegrad.ops.pairs import each_part
 from tracegrad.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -70,92 +66,10 @@ class SlicesAttrs(Attrs):
     shape: Shape
 
 
-def flat_positions(view: View, shape: Sequence[int]) -> np.ndarray:
-    """Row-major positions in a base of `shape` that the view's elements read."""
-    size = int(np.prod(shape, dtype=np.int64))
-    return apply_view(view, np.arange(size, dtype=np.int64).reshape(shape))
-
-
-def apply_view(view: View, x: np.ndarray) -> np.ndarray:
-    """The view of an array: shares its memory wherever NumPy can express that."""
-    for step in view.steps:
-        x = _apply(step, x)
-    return x
-
-
-def _apply(step: Step, x: np.ndarray) -> np.ndarray:
-    """A step on a concrete array (result may be a view of it)."""
-    match step:
-        case Index(items=items):
-            key: list[Any] = []
-            for item in items:
-                if isinstance(item, Pick):
-                    key.append(item.at)
-                elif isinstance(item, NewAxis):
-                    key.append(None)
-                else:
-                    stop: Any = item.start + item.size * item.step  # type: ignore[operator]
-                    key.append(slice(item.start, None if stop < 0 else stop, item.step)
-                               if item.size else slice(0, 0))
-            return x[(*key, ...)]  # an array even where every axis is picked
-        case Permute(order=order):
-            return x.transpose(order)
-        case Expand(to=to):
-            # As np.broadcast_to, but writable: one row of it may be written.
-            strides = tuple(0 if m != n else s
-                            for m, n, s in zip(x.shape, to, x.strides, strict=True))
-            return np.lib.stride_tricks.as_strided(
-                x, to, strides, writeable=x.flags.writeable)  # type: ignore[arg-type]
-        case Reshape(to=to):
-            return x.reshape(to)
-        case Strided(size=size, stride=stride, offset=offset):
-            if x.flags.c_contiguous and x.size and 0 not in size:
-                return np.lib.stride_tricks.as_strided(
-                    x.reshape(-1)[offset:], size, tuple(s * x.itemsize for s in stride))
-            at = np.full(size, offset, np.int64)
-            for axis, (n, s) in enumerate(zip(size, stride, strict=True)):
-                at += (np.arange(n) * s).reshape([-1] + [1] * (len(size) - axis - 1))
-            return x.reshape(-1)[at]
-        case Diagonal(offset=offset, axis1=a, axis2=b):
-            diagonal = np.diagonal(x, offset, a, b)
-            diagonal.flags.writeable = x.flags.writeable
-            return diagonal
-        case Unfold(axis=axis, size=width, step=by):
-            windows = np.lib.stride_tricks.sliding_window_view(
-                x, width, axis, writeable=x.flags.writeable)
-            return windows[(slice(None),) * axis + (slice(None, None, by),)]
-        case AsReal():
-            return np.lib.stride_tricks.as_strided(
-                x.real, (*x.shape, 2), (*x.strides, x.itemsize // 2), writeable=x.flags.writeable)
-        case AsComplex():
-            last = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
-            return last.view(complex_of(dtypes.of(x.dtype)).np)[..., 0]
-        case Conj():
-            return np.asarray(np.conjugate(x))
-        case Bitcast(to=to):
-            if x.ndim and x.shape[-1] == 1:  # its stride says nothing, and NumPy looks at it
-                x = np.lib.stride_tricks.as_strided(
-                    x, x.shape, (*x.strides[:-1], x.itemsize), writeable=x.flags.writeable)
-            return x.view(to.np)
-    raise AssertionError(step)
-
-
-def write_view(view: View, x: np.ndarray, value: np.ndarray) -> None:
-    """``view(x)[...] = value``, through steps that NumPy has no views for, too."""
-    for k, step in enumerate(view.steps):
-        if isinstance(step, Conj):
-            part = apply_view(View(view.steps[:k]), x)
-            new = np.array(np.conjugate(part))
-            write_view(View(view.steps[k + 1:]), new, value)
-            part[...] = np.conjugate(new)
-            return
-    apply_view(view, x)[...] = value
-
-
 # ------------------------------------------------------------------------------- as_strided
 
 
-def _infer_view(attrs: ViewAttrs, x: TensorType) -> TensorType:
+def infer_view(attrs: ViewAttrs, x: TensorType) -> TensorType:
     return TensorType(attrs.view.shape(x.shape), attrs.view.dtype(x.dtype))
 
 
@@ -163,7 +77,7 @@ def _is_retyped(view: View) -> bool:
     return any(isinstance(s, Retype) for s in view.steps)
 
 
-def _take(attrs: ViewAttrs, x: np.ndarray) -> np.ndarray:
+def take(attrs: ViewAttrs, x: np.ndarray) -> np.ndarray:
     if _is_retyped(attrs.view):
         return np.array(apply_view(attrs.view, np.array(x, order="C")))
     return x.reshape(-1)[flat_positions(attrs.view, x.shape)]
@@ -232,8 +146,8 @@ def as_view(b: GraphBuilder, x: Operand, *steps: Step) -> Operand:
 
 
 as_strided = declare(
-    name="as_strided", attrs=ViewAttrs, infer=_infer_view,
-    reference=_take,
+    name="as_strided", attrs=ViewAttrs, infer=infer_view,
+    reference=take,
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
     lowering=Point(_at_view, same_index=False), traits=frozenset({Trait.VIEW, Trait.CHEAP}),
     pairs=each_part,
@@ -304,75 +218,6 @@ add_slices = declare(
     pairs=each_part,
     samples=lambda rng: _slices_samples(rng, injective=False),
     doc="Operand 0 with operand 1 added at the elements that the view reads.")
-
-
-# ------------------------------------------------------------------ handles (traced stage)
-
-@dataclass(frozen=True, slots=True)
-class HandleAttrs(ViewAttrs):
-    """`origin` names the call that made the view; `output` is its number among the several
-    views of a multi-output call, -1 for the single result of an ordinary one."""
-
-    origin: str = "view"
-    output: int = -1
-
-
-view = declare(
-    name="view", attrs=HandleAttrs, infer=_infer_view,
-    reference=_take,
-    derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
-    lowering=Special("an alias; functionalisation makes it as_strided"),
-    traits=frozenset({Trait.VIEW, Trait.TRACED_ONLY}), samples=lambda rng: [],
-    doc="A handle into the storage of operand 0.")
-
-detach = declare(
-    name="detach", infer=lambda a, x: x, reference=lambda a, x: x,
-    derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
-    lowering=Special("an alias; functionalisation makes it stop_gradient"),
-    traits=frozenset({Trait.TRACED_ONLY}), samples=lambda rng: [],
-    doc="A handle into the storage of operand 0 that starts another gradient family.")
-
-
-@dataclass(frozen=True, slots=True)
-class PointAttrs(Attrs):
-    """`cut`: no gradient flows on to where the value came from, as of a leaf."""
-
-    cut: bool
-
-
-point = declare(
-    name="point", attrs=PointAttrs, infer=lambda a, x: x, reference=lambda a, x: x,
-    derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
-    lowering=Special("an identity that functionalisation puts on the path of a gradient"),
-    traits=frozenset({Trait.TRACED_ONLY}), samples=lambda rng: [],
-    doc="From here on the gradient of operand 0 passes here, where `gradients` can ask for it.")
-
-
-# ------------------------------------------------------------------------------------ grafts
-
-copy = declare(
-    name="copy", infer=lambda a, x: x, reference=lambda a, x: np.array(x, order="C"),
-    derivative=Linear(lambda b, a, ct, xs: (ct,)),
-    lowering=Point(lambda lb, a, out, index, x: x(index)), traits=frozenset({Trait.CHEAP}),
-    pairs=as_whole, samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
-    doc="The elements of operand 0 in a storage of their own; with a target, assignment.")
-
-stop_gradient = declare(
-    name="stop_gradient", infer=lambda a, x: x, reference=lambda a, x: x,
-    derivative=Rules(lambda b, a, cts, outs, xs: (None,), lambda b, a, ts, outs, xs: (None,)),
-    lowering=Point(lambda lb, a, out, index, x: x(index)),
-    traits=frozenset({Trait.CHEAP, Trait.HIDES}), pairs=as_whole,
-    samples=lambda rng: [Sample((rng.standard_normal((2, 3)),))],
-    doc="Operand 0 with no gradient.")
-
-graft = declare(
-    name="graft", infer=lambda a, value, path: value, reference=lambda a, value, path: value,
-    derivative=Rules(lambda b, a, cts, outs, xs: (None, cts[0]),
-                     lambda b, a, ts, outs, xs: (ts[1],)),
-    lowering=Point(lambda lb, a, out, index, value, path: value(index)),
-    traits=frozenset({Trait.CHEAP, Trait.HIDES}), pairs=as_whole,
-    samples=lambda rng: [Sample((rng.standard_normal((2, 3)), rng.standard_normal((2, 3))))],
-    doc="The value of operand 0; the gradient goes to operand 1 only.")
 
 
 # ----------------------------------------------------------------------------------- samples

@@ -13,8 +13,8 @@ from tracegrad.graph.ir import Literal, Node, Operand
 from tracegrad.ops.arithmetic import absolute, add, div, mul, neg, positive, sub
 from tracegrad.ops.bitwise import bitwise_and, bitwise_or, bitwise_xor, invert
 from tracegrad.ops.compare import eq, logical_and, logical_not, logical_or, ne
+from tracegrad.ops.handles import copy
 from tracegrad.ops.select import fmax, fmin, maximum, minimum, where
-from tracegrad.ops.views import copy
 from tracegrad.rewrite.pattern import (
     ProducerOf,
     Rule,

@@ -7,7 +7,7 @@ from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
 from tracegrad.graph.op import OpDef, Partials, Trait
 from tracegrad.graph.walk import Replaced, copy_node, live_nodes, map_regions, rebuild
 from tracegrad.ops.create import full
-from tracegrad.ops.views import graft, stop_gradient
+from tracegrad.ops.handles import graft, stop_gradient
 from tracegrad.rewrite.pattern import ProducerOf, Rule, computed, filled, fits, made_by, rule
 
 

@@ -18,13 +18,7 @@ from tracegrad.graph.storage import Index, Pick, Span, View
 from tracegrad.ops.arithmetic import add, neg, sub
 from tracegrad.ops.create import full
 from tracegrad.ops.pairs import PairAttrs, pair
-from tracegrad.ops.views import (
-    add_slices,
-    as_strided,
-    as_view,
-    copy_slices,
-    transpose_view,
-)
+from tracegrad.ops.views import add_slices, as_strided, as_view, copy_slices, transpose_view
 from tracegrad.rewrite.pattern import (
     ProducerOf,
     Rule,

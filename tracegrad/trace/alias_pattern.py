@@ -75,7 +75,7 @@ class Group:
 
     def store(self, arrays: Sequence[np.ndarray], contents: np.ndarray) -> None:
         """Copy the new contents of the base to the caller's memory, the gaps of a run excepted."""
-        from tracegrad.ops.views import apply_view
+        from tracegrad.graph.array_views import apply_view
 
         for m in self.members:
             if arrays[m.position].flags.writeable:

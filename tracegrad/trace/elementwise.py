@@ -19,11 +19,11 @@ from tracegrad.graph.ir import Literal
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops.arithmetic import positive, reciprocal, square
 from tracegrad.ops.create import full
+from tracegrad.ops.handles import copy as copy_op
 from tracegrad.ops.integer import NEGATIVE, integer_power
 from tracegrad.ops.select import where as where_op
 from tracegrad.ops.transcendental import power as power_op
 from tracegrad.ops.transcendental import sqrt
-from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import layout
 from tracegrad.trace.promote import (
     COMPARISONS,

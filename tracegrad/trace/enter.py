@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -24,76 +24,13 @@ from tracegrad.trace.guards import Argument, Outside
 from tracegrad.trace.leaves import NAMESPACE, Kind, Leaf, flatten, registration
 from tracegrad.trace.loop_plan import Plan
 from tracegrad.trace.modes import STATE
+from tracegrad.trace.results import Grad, Input, OutLeaf, Printed, grads_of, name_sources, prints_of
 from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.substitute import Substitution
 from tracegrad.trace.substitute_objects import is_user_class, restore_class
 from tracegrad.trace.substitute_table import known_array
 from tracegrad.trace.tracer import Capture, Trace, Tracer
-from tracegrad.views.family import CreationKind
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """Where an input of the graph, or an argument, comes from; exactly one of the four is set.
-
-    `leaf` indexes the leaves of the call, `array` the captured arrays of `Traced.outside`,
-    `outer` the storages of the enclosing trace in `Traced.captures`, `group` the memory that
-    several arrays share in `Traced.groups`.
-    """
-
-    leaf: int | None = None
-    array: int | None = None
-    outer: int | None = None
-    group: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """How a traced result was made: whether it requires a gradient, and for views of which kind.
-
-    `detached`: it shares memory with its base, and no history.
-    """
-
-    tracked: bool
-    kind: CreationKind
-    detached: bool
-    output_nr: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutLeaf:
-    """One leaf of the result: output `index` of the graph, or a `value` known while tracing.
-
-    `same`: the very array that was passed in, or captured.  `readonly`: NumPy would refuse to
-    write it.  `made` is for tensors at the prompt.
-    """
-
-    kind: Kind
-    index: int | None = None
-    value: Any = None
-    same: Input | None = None
-    readonly: bool = False
-    made: Made | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """A ``debug.print``: its values are outputs of the graph behind the results."""
-
-    text: str
-    values: tuple[OutLeaf, ...]
-    named: tuple[tuple[str, OutLeaf], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Grad:
-    """What the function adds to ``.grad`` of argument `leaf`, or with `replaced` sets it to
-    (`out` None: to None)."""
-
-    leaf: int
-    out: OutLeaf | None
-    replaced: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,12 +140,12 @@ def _trace(
             result = leaving.run(run, args, kwargs, signature.name, face.__name__)
             plan.check_closed(trace)
             operands, outputs, tree, returned = _results(trace, names, result, _defined(fn))
-            prints = _prints(trace, operands)
-            grads = _grads(trace, values, operands)
+            printed = prints_of(trace, operands)
+            grads = grads_of(trace, values, operands)
             outside = _close(trace, captures, operands, parent)
             inputs = _inputs(trace, signature, captures, shared)
             if parent is None:
-                outputs = _name_sources(outputs, returned, values, captures.kept)
+                outputs = name_sources(outputs, returned, values, captures.kept)
             graph = trace.finish(operands)
     finally:
         trace.open = False
@@ -223,7 +160,7 @@ def _trace(
         outside,
         tuple(trace.captures.values()),
         _defined(fn),
-        prints,
+        printed,
         shared.groups,
         tuple(k for k, v in enumerate(graph.inputs) if any(m.base is v for m in trace.touched)),
         tuple(k for k, v in enumerate(graph.inputs) if v in trace.histories),
@@ -262,6 +199,7 @@ def _arguments(
         elif k not in shared.leaves:
             values[k] = _argument(trace, leaf, k in tracked)
     values |= shared.enter(trace, signature, tracked, names.captures)
+    trace.tensors |= {values[k].memory for k, leaf in enumerate(signature.leaves) if leaf.tensor}
     return [values[k] for k in range(len(signature.leaves))]
 
 
@@ -345,57 +283,6 @@ def _results(
         outputs.append(OutLeaf(kind, len(operands)))
         operands.append(trace.operand(x))
     return operands, outputs, tree, returned  # type: ignore[return-value]
-
-
-def _name_sources(
-    outputs: Sequence[OutLeaf],
-    returned: Sequence[Tracer | None],
-    values: Sequence[Any],
-    captured: Sequence[Tracer],
-) -> list[OutLeaf]:
-    """The outputs, those that are the caller's own arrays marked."""
-    of = {id(x): Input(array=k) for k, x in enumerate(captured)}
-    of |= {id(x): Input(leaf=k) for k, x in enumerate(values) if isinstance(x, Tracer)}
-    return [
-        replace(o, same=of.get(id(x)), readonly=x.readonly, made=_made(x)) if x is not None else o
-        for o, x in zip(outputs, returned, strict=True)
-    ]
-
-
-def _made(x: Tracer) -> Made:
-    a = x.alias
-    detached = not a.is_view and a.family is not x.memory.family
-    return Made(a.requires_grad, a.kind, detached, a.output_nr)
-
-
-def _prints(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:
-    """What `debug.print` recorded, its values appended to `operands`."""
-
-    def leaf(x: Any) -> OutLeaf:
-        if not isinstance(x, Tracer):
-            return OutLeaf(Kind.STATIC, value=x)
-        operands.append(trace.operand(x))
-        return OutLeaf(Kind.SCALAR if x.scalar else Kind.ARRAY, len(operands) - 1)
-
-    return tuple(
-        Printed(text, tuple(map(leaf, values)), tuple((k, leaf(v)) for k, v in named.items()))
-        for text, values, named in trace.prints
-    )
-
-
-def _grads(trace: Trace, values: Sequence[Any], operands: list[Operand]) -> tuple[Grad, ...]:
-    """The gradients of arguments of the prompt, appended to `operands`."""
-    found = []
-    for k, x in enumerate(values):
-        p = segments.point_of(x) if isinstance(x, Tracer) and x.alias.leaf else None
-        if p is None or (p.grad is None and not p.replaced):
-            continue
-        out = None
-        if p.grad is not None:
-            out = OutLeaf(Kind.ARRAY, len(operands), made=_made(p.grad))
-            operands.append(trace.operand(p.grad))
-        found.append(Grad(k, out, p.replaced))
-    return tuple(found)
 
 
 def _close(

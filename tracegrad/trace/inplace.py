@@ -127,7 +127,9 @@ def placed(
 
 
 def _is_unique(shape: tuple[int, ...], index: Sequence[Tracer | Literal]) -> bool:
-    """Whether no element is selected twice; False when the index is known only at run time."""
+    """Whether no element is selected twice; False when that is known only at run time."""
+    if all(math.prod(shape_of(i)) < 2 for i in index):
+        return True
     if not is_known(index):
         return False
     arrays = [i.concrete if isinstance(i, Tracer) else np.asarray(i.value) for i in index]

@@ -15,9 +15,9 @@ from tracegrad.dtypes import BOOL, I64
 from tracegrad.errors import ArgumentError, RuntimeValueError, ShapeError, UnsupportedError
 from tracegrad.graph.ir import Literal
 from tracegrad.ops.branch import RequireAttrs, WhileAttrs, require, while_
-from tracegrad.ops.control import LoopAttrs, PositionAttrs, loop, position
 from tracegrad.ops.cast import cast as cast_op
 from tracegrad.ops.compare import logical_not
+from tracegrad.ops.control import LoopAttrs, PositionAttrs, loop, position
 from tracegrad.trace.leaves import flatten
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.promote import as_arg
@@ -95,10 +95,8 @@ def settled(state: Carried, trace_body: Callable[[], Iteration]) -> Iteration:
 
 
 def fori(outer: Trace, lower: int, upper: int, body: Callable[..., Any], init: Any) -> Any:
-    """`fori_loop` with known bounds."""
+    """`fori_loop` with known bounds, at least one iteration."""
     state = carried(outer, init, "the body of fori_loop")
-    if upper <= lower:
-        return init
     run = _inside(outer, body)
 
     def step(carry: Any, at: Any, trace: Trace) -> tuple[Any, Any]:

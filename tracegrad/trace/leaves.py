@@ -42,7 +42,8 @@ class Leaf:
     `layout` are NumPy strides in elements.  `value` is the value of a static leaf (and, when it
     is an argument such as `self`, what attribute captures start from).  `tracked`: a tensor of
     the prompt that requires a gradient, now that gradients are on; `asked`: because of
-    ``requires_grad_``, so that it may not be written; `has_grad`: its ``.grad`` is set.
+    ``requires_grad_``, so that it may not be written; `has_grad`: its ``.grad`` is set;
+    `tensor`: a tensor of the prompt at all.
     """
 
     path: str
@@ -55,6 +56,7 @@ class Leaf:
     tracked: bool = False
     asked: bool = False
     has_grad: bool = False
+    tensor: bool = False
 
     @property
     def is_traced(self) -> bool:

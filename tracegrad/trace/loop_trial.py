@@ -14,7 +14,7 @@ from tracegrad.dtypes import BOOL, F64, I64
 from tracegrad.graph.ir import Graph, Literal, Operand
 from tracegrad.ops.control import LoopAttrs, loop
 from tracegrad.ops.create import undefined
-from tracegrad.ops.views import copy
+from tracegrad.ops.handles import copy
 from tracegrad.trace import frames
 from tracegrad.trace.loop_plan import Kind
 from tracegrad.trace.loop_reach import Reach

@@ -18,11 +18,11 @@ from tracegrad.errors import (
 )
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops import arithmetic, compare
+from tracegrad.ops.handles import copy as copy_op
 from tracegrad.ops.rounding import round_
 from tracegrad.ops.select import clamp_max, clamp_min
 from tracegrad.ops.select import clip as clip_op
 from tracegrad.ops.transcendental import arctan2
-from tracegrad.ops.views import copy as copy_op
 from tracegrad.trace import complex_parts, creation, indexing, inplace, reduce, shape
 from tracegrad.trace import numpy_reduce as _reductions  # noqa: F401
 from tracegrad.trace.elementwise import apply_op, scalar_flag, select, store

@@ -20,8 +20,7 @@ from tracegrad.dtypes import BOOL, DType, promote
 from tracegrad.errors import ArgumentError, DTypeError, UnsupportedError
 from tracegrad.graph.ir import Graph, Literal, Operand, Value
 from tracegrad.graph.op import Attrs, OpDef
-from tracegrad.ops.views import copy
-from tracegrad.trace.leaves import flatten
+from tracegrad.ops.handles import copy
 from tracegrad.trace.loop_reach import Reach
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.promote import as_arg, cast

@@ -20,7 +20,7 @@ from tracegrad.graph.ir import Graph, Literal, Operand, Value
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.control import GradientsAttrs, gradients
 from tracegrad.ops.create import full
-from tracegrad.ops.views import PointAttrs, point
+from tracegrad.ops.handles import PointAttrs, point
 from tracegrad.trace.hook_handle import Handle, Hooks, call_hook
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.symbolic import Unrollable
@@ -69,10 +69,17 @@ def make_leaf(x: Tracer) -> None:
     """``requires_grad_()`` of a tensor without gradient."""
     trace = refuse_in_loop(x)
     a = x.alias
-    if a.is_view or a.cut:
+    if a.is_view or a.cut or a.family.viewed:
         raise UnsupportedError(
-            "requires_grad_() of a view inside a compiled function is not supported",
-            loc=source.here(), remedy="Take x.detach() or x.clone() of it first.",
+            "requires_grad_() of a view, or of a tensor that has views, is not supported inside a "
+            "compiled function", loc=source.here(),
+            remedy="Take x.detach() or x.clone() of it first.",
+        )  # fmt: skip
+    if x.memory in trace.tensors and a.family is x.memory.family:
+        raise UnsupportedError(
+            "requires_grad_() of an argument would change the caller's Tensor",
+            loc=source.here(),
+            remedy="Call it before the call, or use x.detach().requires_grad_() inside.",
         )  # fmt: skip
     place_point(trace, x, leaf=True, cut=True)
     a.leaf = a.own = a.family.tracked = a.family.leaf = True
@@ -207,6 +214,8 @@ def _step(trace: Trace, outputs: list[Value], cts: list[Any], behind: bool,
     trace.place()
     at = next((k for k, p in enumerate(trace.points) if behind and p.value is outputs[0]), None)
     points = trace.points[:at] if behind else list(trace.points)
+    if not points:
+        return
     values = [trace.operand(ct) for ct in cts]
     types = tuple(p.value.type for p in points)
     attrs = GradientsAttrs(len(outputs), behind, types)

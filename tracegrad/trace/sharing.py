@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.graph.storage import Geometry
-from tracegrad.ops.views import HandleAttrs, view
+from tracegrad.ops.handles import HandleAttrs, view
 from tracegrad.trace.alias_pattern import Group, Member
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.leaves import element_strides

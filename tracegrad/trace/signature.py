@@ -258,6 +258,7 @@ class Signature:
                 not x.readonly,
                 tracked=tracked,
                 asked=tracked and x.alias.leaf,
+                tensor=at_prompt,
                 has_grad=at_prompt and x._grad is not None,  # type: ignore[attr-defined]
             )
         if isinstance(x, np.ndarray):

@@ -18,8 +18,8 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import CaptureError, UnsupportedError
-from tracegrad.trace.modes import current_trace
 from tracegrad.trace import rolling
+from tracegrad.trace.modes import current_trace
 from tracegrad.trace.tracer import Tracer
 
 

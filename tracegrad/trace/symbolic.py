@@ -73,6 +73,7 @@ class SymbolicInt:
                  ) -> Any:
         if type(other) is int and other > 0:
             return integer(op(self.dim, other))
+        _check_divisor(other)
         value = self.value()
         return NotImplemented if value is None else plain(value, other)
 
@@ -86,10 +87,26 @@ class SymbolicInt:
         return self // other, self % other
 
     def __truediv__(self, other: Any) -> Any:
+        _check_divisor(other)
         return operator.truediv(self.value(), _plain(other))
 
     def __rtruediv__(self, other: Any) -> Any:
+        if type(other) in (int, float, bool):
+            _check_divisor(self)
         return operator.truediv(_plain(other), self.value())
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._under(other, operator.floordiv)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._under(other, operator.mod)
+
+    def _under(self, other: Any, plain: Callable[..., Any]) -> Any:
+        if type(other) in (int, float, bool):
+            _check_divisor(self)
+            if type(other) is not float:
+                raise Unrollable("it divides an integer by the index")
+        return plain(other, self.value())
 
     def __pow__(self, other: Any) -> Any:
         if type(other) is int and 0 <= other <= 4:
@@ -228,6 +245,12 @@ def as_value(dim: Dim) -> Any:
 
 def _sub(a: Dim, b: Dim) -> Dim:
     return dims.add(a, dims.mul(b, -1))
+
+
+def _check_divisor(x: Any) -> None:
+    """Python's error for a division of numbers by zero; splits where the index decides."""
+    if isinstance(x, SymbolicInt) and is_zero(x.dim) or type(x) in (int, float) and x == 0:
+        raise ZeroDivisionError("division by zero")
 
 
 def _plain(x: Any) -> Any:

@@ -16,25 +16,27 @@ import numpy as np
 
 from tracegrad import dtypes, source
 from tracegrad.errors import CaptureError
+from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
 from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
 from tracegrad.graph.storage import Conj, Geometry, Step, View, dense_strides
 from tracegrad.graph.symbols import symbols_of
-from tracegrad.ops.views import HandleAttrs, apply_view, copy, detach, view
+from tracegrad.ops.handles import HandleAttrs, copy, view
 from tracegrad.trace import known
+from tracegrad.trace.handles import Handles
 from tracegrad.trace.inference import check_kept
 from tracegrad.trace.memory import Cut, Memory, Tracer
 from tracegrad.trace.modes import STATE, is_tracking
-from tracegrad.trace.nesting import Capture, Nesting
+from tracegrad.trace.nesting import Capture
 from tracegrad.trace.symbolic import Unrollable
 from tracegrad.types import TensorType
 from tracegrad.views import family
-from tracegrad.views.family import Alias, CreationKind
+from tracegrad.views.family import Alias
 
 
 @dataclass(eq=False)
-class Trace(Nesting):
+class Trace(Handles):
     """Records one function.  `face` makes tracers (the class `Array` or `Tensor`).
 
     `lookup_array` answers an ndarray of the user's that meets a traced value with its tracer
@@ -58,6 +60,7 @@ class Trace(Nesting):
     # Storages that regions write without a trace outside: a pullback runs its function again.
     touched: set[Memory] = field(default_factory=set)
     points: list[Any] = field(default_factory=list)  # `segments.Point`, where gradients are asked
+    tensors: set[Memory] = field(default_factory=set)  # arguments that are Tensors of the prompt
     had_grad: set[Tracer] = field(default_factory=set)  # arguments that came with a ``.grad``
     histories: set[Value] = field(default_factory=set)  # bases whose writes carry gradients
     _families: dict[object, family.Family] = field(default_factory=dict)
@@ -264,6 +267,7 @@ class Trace(Nesting):
         if array is not None:
             part = apply_view(View(steps), array)
             return self.face(self, alias, layout, None, part, readonly=readonly)
+        x.alias.family.viewed = True
         attrs = HandleAttrs(View(steps), alias.op_name, output)
         value = self.builder.alias(view, self.handle(x), attrs)
         return self.face(self, alias, layout, value, None, readonly=readonly)
@@ -361,71 +365,7 @@ class Trace(Nesting):
         if self._has_inference and is_tracking():
             check_kept(self, first, operands)
 
-    # -- values
-
-    def operand(self, x: Tracer | Literal) -> Operand:
-        """What a node reads for `x`: a literal, a handle, or a snapshot of known contents."""
-        if isinstance(x, Literal):
-            return x
-        array = x.concrete
-        if array is None:
-            return self.handle(x)
-        if array.ndim == 0:
-            return Literal(array.item(), x.element_type)
-        key = (x.memory, x.memory.version, x.alias.view)
-        found = self._snapshots.get(key)
-        if found is None:
-            found = self._snapshots[key] = self._enter(x.memory, array)
-        return found
-
-    def handle(self, x: Tracer) -> Value:
-        """The handle of `x` in this trace's graph."""
-        if x._value is None:
-            root = self._root(x)
-            if not x.alias.view and not x.alias.is_view:
-                x._value = root
-            else:
-                b = self.builder
-                before = b.grad, b.inference
-                b.inference = x.alias.kind is CreationKind.INFERENCE
-                b.grad = not x.alias.cut
-                attrs = HandleAttrs(x.alias.view, x.alias.op_name, -1)
-                x._value = b.alias(view, root, attrs)
-                b.grad, b.inference = before
-        return x._value
-
-    def _root(self, x: Tracer) -> Value:
-        """The handle of the whole storage of `x` in the gradient family of `x`."""
-        memory, of = x.memory, x.alias.family
-        assert memory.base is not None
-        if of is memory.family:
-            return memory.base
-        found = self._roots.get(of)
-        if found is None:
-            found = self._roots[of] = self.builder.alias(detach, memory.base, Attrs())
-        return found
-
     # -- inside
-
-    def _promote(self, memory: Memory) -> None:
-        """Move known contents into the graph, since a traced value is about to enter them."""
-        assert memory.array is not None
-        trace = memory.trace
-        memory.base = trace._enter(memory, memory.array)
-        memory.array = None
-
-    def _enter(self, memory: Memory, array: np.ndarray) -> Value:
-        """Known contents of a storage as a value; made where the storage was, not here."""
-        b = self.builder
-        before, b.grad, b.inference = (b.grad, b.inference), True, memory.inference
-        value = known.value_of(b, array)
-        b.grad, b.inference = before
-        return value
-
-    def _note_inference(self, memory: Memory) -> None:
-        """Mark a storage that is made now."""
-        if STATE.inference:
-            memory.inference = self._has_inference = True
 
     def _fold(
         self, op: OpDef, xs: Sequence[Tracer | Literal], attrs: Attrs, scalar: bool, weak: bool

@@ -18,7 +18,8 @@ from tracegrad.errors import GradientWarning, UnsupportedError, ViewMutationErro
 from tracegrad.graph.ir import Literal, Operand
 from tracegrad.graph.op import Attrs, NoGradient, OpDef
 from tracegrad.graph.storage import Geometry, Step, Strided, View, advance
-from tracegrad.ops.views import as_strided, copy
+from tracegrad.ops.handles import copy
+from tracegrad.ops.views import as_strided
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.views import family, legality

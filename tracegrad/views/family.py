@@ -53,11 +53,12 @@ class Storage:
 class Family:
     """Aliases that share one gradient history; `tracked`: the base requires a gradient, and
     `leaf`: because it was asked for (``requires_grad_``), not because it was computed.
-    `written`: a write has become part of the history."""
+    `written`: a write has become part of the history; `viewed`: it has views."""
 
     tracked: bool = False
     leaf: bool = False
     written: bool = False
+    viewed: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -8,9 +8,9 @@ from math import gcd
 import numpy as np
 
 from tracegrad.dims import Dim, add, is_at_most, mul
+from tracegrad.graph.array_views import flat_positions
 from tracegrad.graph.storage import Index, Pick, Retype, Span, View
 from tracegrad.graph.symbols import symbols_of
-from tracegrad.ops.views import flat_positions
 from tracegrad.types import Shape
 
 _ENUMERATE = 1 << 14  # elements of a base up to which regions are compared one by one
