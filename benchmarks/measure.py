@@ -23,8 +23,12 @@ def seconds(call: Callable[[], Any], least: float = 0.1, most: int = 1000) -> fl
     return best
 
 
-def seconds_of(function: Callable[..., Any], arguments: Callable[[], Sequence[Any]],
-               least: float = 0.1, most: int = 1000) -> float:
+def seconds_of(
+    function: Callable[..., Any],
+    arguments: Callable[[], Sequence[Any]],
+    least: float = 0.1,
+    most: int = 1000,
+) -> float:
     """As `seconds`, with fresh arguments for each call, which are not timed."""
     best, spent, count = float("inf"), 0.0, 0
     while count < 3 or (spent < least and count < most):
@@ -40,16 +44,18 @@ def shape_of(compiled: Any, arguments: Sequence[Any]) -> dict[str, int]:
     """Loop nodes and nodes of the optimized graph, and bytes of the arena."""
     lowering = compiled.lower(*arguments).specialisation.lowering
     nodes = list(all_nodes(lowering.graph("optimized")))
-    return {"loops": sum(n.op.name == "loop" for n in nodes), "nodes": len(nodes),
-            "arena": lowering.plan.program.arena_nbytes}
+    return {
+        "loops": sum(n.op.name == "loop" for n in nodes),
+        "nodes": len(nodes),
+        "arena": lowering.plan.program.arena_nbytes,
+    }
 
 
 def in_a_process(script: str, arguments: Sequence[str], timeout: float) -> dict[str, Any]:
     """The JSON on the last line that a script prints; ``{"failed": why}`` without one."""
     command = [sys.executable, script, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
-                              check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         return {"failed": f"more than {timeout:.0f} s"}
     lines = done.stdout.strip().splitlines()

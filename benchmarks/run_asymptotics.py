@@ -74,10 +74,15 @@ def timed(name: str, n: int) -> dict[str, Any]:
     middle = time.perf_counter()
     gradient(*fresh(arguments))
     end = time.perf_counter()
-    return {"n": n, "forward": seconds_of(forward, lambda: fresh(arguments), 0.5),
-            "gradient": seconds_of(gradient, lambda: fresh(arguments), 0.5),
-            "compile": middle - start, "gradient_compile": end - middle,
-            "arena": shape_of(gradient, fresh(arguments))["arena"], "numpy": plain}
+    return {
+        "n": n,
+        "forward": seconds_of(forward, lambda: fresh(arguments), 0.5),
+        "gradient": seconds_of(gradient, lambda: fresh(arguments), 0.5),
+        "compile": middle - start,
+        "gradient_compile": end - middle,
+        "arena": shape_of(gradient, fresh(arguments))["arena"],
+        "numpy": plain,
+    }
 
 
 def compiled_for(trips: int) -> dict[str, Any]:
@@ -91,6 +96,25 @@ def compiled_for(trips: int) -> dict[str, Any]:
         made(0.5, trips)
         out[word] = first - (time.perf_counter() - start)
     return out
+
+
+TITLES = [
+    "program",
+    "n",
+    "forward ms",
+    "gradient ms",
+    "x at 2n",
+    "gradient",
+    "numpy",
+    "want",
+    "compile s",
+    "gradient s",
+    "arena kB",
+]
+
+
+def line(cells: list[str]) -> str:
+    return f"{cells[0]:<14}" + "".join(f"{x:>12}" for x in cells[1:])
 
 
 def _growth(one: dict[str, Any], two: dict[str, Any], key: str) -> str:
@@ -107,10 +131,11 @@ def show(name: str, timeout: float) -> list[dict[str, Any]]:
         if "failed" in one or "failed" in two:
             print(f"{name:<14}{n:>10}  {one.get('failed') or two.get('failed')}", flush=True)
             continue
-        print(f"{name:<14}{n:>10}{one['forward'] * 1e3:>12.3f}{one['gradient'] * 1e3:>12.3f}"
-              f"{two['forward'] / one['forward']:>10.2f}{two['gradient'] / one['gradient']:>10.2f}"
-              f"{_growth(one, two, 'numpy'):>8}{growth:>6}{one['compile']:>10.2f}{one['gradient_compile']:>10.2f}"
-              f"{one['arena'] / 1e3:>12.1f}", flush=True)
+        cells = [f"{one[key] * 1e3:.3f}" for key in ("forward", "gradient")]
+        cells += [_growth(one, two, key) for key in ("forward", "gradient", "numpy")]
+        cells += [str(growth), f"{one['compile']:.2f}", f"{one['gradient_compile']:.2f}"]
+        cells += [f"{one['arena'] / 1e3:.1f}"]
+        print(line([name, str(n), *cells]), flush=True)
     return rows
 
 
@@ -127,8 +152,7 @@ def main() -> None:
     if given.compiled:
         print(json.dumps(compiled_for(given.compiled)))
         return
-    print(f"{'program':<14}{'n':>10}{'forward ms':>12}{'gradient ms':>12}{'x at 2n':>10}"
-          f"{'gradient':>10}{'numpy':>8}{'want':>6}{'compile s':>10}{'gradient':>10}{'arena kB':>12}")
+    print(line(TITLES))
     rows = [row for name in LINEAR for row in show(name, given.timeout)]
     print(f"\n{'trips':>10}{'compile s':>12}{'gradient s':>12}")
     trips = []

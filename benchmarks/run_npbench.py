@@ -26,11 +26,18 @@ from benchmarks.measure import in_a_process, seconds_of, shape_of  # noqa: E402
 from benchmarks.npbench import KERNELS, Kernel, differentiable, fresh  # noqa: E402
 
 COLUMNS = (
-    ("program", "name", 24), ("unchanged", "unchanged", 10), ("numpy ms", "numpy_ms", 9),
-    ("forward/numpy", "forward_ratio", 14), ("gradient/numpy", "gradient_ratio", 15),
-    ("jax/numpy", "jax_forward_ratio", 10), ("jax gradient", "jax_gradient_ratio", 13),
-    ("compile s", "compile_s", 10), ("gradient s", "gradient_compile_s", 11),
-    ("loops", "loops", 6), ("nodes", "nodes", 7), ("arena kB", "arena_kb", 9),
+    ("program", "name", 24),
+    ("unchanged", "unchanged", 10),
+    ("numpy ms", "numpy_ms", 9),
+    ("forward/numpy", "forward_ratio", 14),
+    ("gradient/numpy", "gradient_ratio", 15),
+    ("jax/numpy", "jax_forward_ratio", 10),
+    ("jax gradient", "jax_gradient_ratio", 13),
+    ("compile s", "compile_s", 10),
+    ("gradient s", "gradient_compile_s", 11),
+    ("loops", "loops", 6),
+    ("nodes", "nodes", 7),
+    ("arena kB", "arena_kb", 9),
     ("gradient kB", "gradient_arena_kb", 12),
 )
 
@@ -39,8 +46,12 @@ def measure(kernel: Kernel, size: str) -> dict[str, Any]:
     """One row of the table; times in ms and s, arenas in kB of 1000 bytes."""
     arguments = kernel.arguments(getattr(kernel, size))
     expected = kernel.function(*fresh(arguments))
-    row: dict[str, Any] = {"name": kernel.name, "unchanged": not kernel.changed,
-                           "changed": kernel.changed, "size": dict(getattr(kernel, size))}
+    row: dict[str, Any] = {
+        "name": kernel.name,
+        "unchanged": not kernel.changed,
+        "changed": kernel.changed,
+        "size": dict(getattr(kernel, size)),
+    }
     forward = tg.compile(kernel.function)
     start = time.perf_counter()
     got = forward(*fresh(arguments))
@@ -57,8 +68,11 @@ def measure(kernel: Kernel, size: str) -> dict[str, Any]:
     numpy_s = seconds_of(kernel.function, lambda: fresh(arguments))
     forward_s = seconds_of(forward, lambda: fresh(arguments))
     gradient_s = seconds_of(gradient, lambda: fresh(arguments))
-    row |= {"numpy_ms": numpy_s * 1e3, "forward_ratio": forward_s / numpy_s,
-            "gradient_ratio": gradient_s / numpy_s}
+    row |= {
+        "numpy_ms": numpy_s * 1e3,
+        "forward_ratio": forward_s / numpy_s,
+        "gradient_ratio": gradient_s / numpy_s,
+    }
     return row | in_jax(kernel, arguments, numpy_s)
 
 
@@ -74,12 +88,14 @@ def in_jax(kernel: Kernel, arguments: tuple[Any, ...], numpy_s: float) -> dict[s
         return {}
     form, static = FORMS[kernel.name], STATIC.get(kernel.name, ())
     forward = jax.jit(form, static_argnums=static)
-    gradient = jax.jit(jax.value_and_grad(form, differentiable(kernel, arguments)),
-                       static_argnums=static)
+    gradient = jax.jit(
+        jax.value_and_grad(form, differentiable(kernel, arguments)), static_argnums=static
+    )
     given = tuple(jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in arguments)
-    return {word: seconds_of(lambda *xs, f=f: jax.block_until_ready(f(*xs)), lambda: given)
-            / numpy_s for word, f in (("jax_forward_ratio", forward),
-                                      ("jax_gradient_ratio", gradient))}
+    return {
+        word: seconds_of(lambda *xs, f=f: jax.block_until_ready(f(*xs)), lambda: given) / numpy_s
+        for word, f in (("jax_forward_ratio", forward), ("jax_gradient_ratio", gradient))
+    }
 
 
 def text(x: Any) -> str:
@@ -91,8 +107,10 @@ def text(x: Any) -> str:
 def line(row: dict[str, Any]) -> str:
     if "failed" in row:
         return f"{row['name']:<24}  {row['failed']}"
-    return "".join(f"{text(row.get(key, '-')):>{width}}" if k else f"{row[key]:<{width}}"
-                   for k, (_, key, width) in enumerate(COLUMNS))
+    return "".join(
+        f"{text(row.get(key, '-')):>{width}}" if k else f"{row[key]:<{width}}"
+        for k, (_, key, width) in enumerate(COLUMNS)
+    )
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -101,17 +119,19 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     changed = [r for r in rows if r.get("changed")]
     failed = [r["name"] for r in rows if "failed" in r]
     lines = [
-        "# NPBench by name", "",
+        "# NPBench by name",
+        "",
         "Written by `benchmarks/run_npbench.py --markdown`; read its docstring for the columns.",
         f"Of {len(rows)} programs {len(rows) - len(changed)} are natural NumPy, unchanged; "
-        f"{len(changed)} had to change:", "",
-        *(f"- {r['name']}: {r['changed']}" for r in changed), "",
+        f"{len(changed)} had to change:",
+        "",
+        *(f"- {r['name']}: {r['changed']}" for r in changed),
+        "",
         *([f"Not measured within the time allowed: {', '.join(failed)}.", ""] if failed else []),
         "| " + " | ".join(title for title, _, _ in shown) + " |",
         "|---" * len(shown) + "|",
     ]
-    lines += ["| " + " | ".join(text(r.get(key, "-")) for _, key, _ in shown) + " |"
-              for r in rows]
+    lines += ["| " + " | ".join(text(r.get(key, "-")) for _, key, _ in shown) + " |" for r in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -127,8 +147,12 @@ def main() -> None:
     if given.here:
         print(json.dumps(measure(KERNELS[given.names[0]], given.size)))
         return
-    print("".join(f"{title:>{width}}" if k else f"{title:<{width}}"
-                  for k, (title, _, width) in enumerate(COLUMNS)))
+    print(
+        "".join(
+            f"{title:>{width}}" if k else f"{title:<{width}}"
+            for k, (title, _, width) in enumerate(COLUMNS)
+        )
+    )
     rows = []
     for name in given.names or KERNELS:
         row = in_a_process(__file__, [name, "--size", given.size, "--here"], given.timeout)

@@ -252,7 +252,8 @@ def gradient_inside(x):
 
 
 def gradient_in_a_branch(x):
-    return tg.cond(x[0] > 0, lambda: tg.grad(lambda a: np.sin(a))(x[1]), lambda: tg.grad(lambda a: a**3)(x[2]))
+    return tg.cond(x[0] > 0, lambda: tg.grad(lambda a: np.sin(a))(x[1]),
+                   lambda: tg.grad(lambda a: a**3)(x[2]))
 
 
 def gradient_in_a_scan(x):

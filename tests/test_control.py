@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 
@@ -381,10 +382,8 @@ def test_more_iterations_than_max_trips():
 def test_errors_leave_no_trace_open():
     @tg.compile
     def f(x):
-        try:
+        with contextlib.suppress(AttributeError):
             tg.cond(x > 0, lambda: x.nothing, lambda: x)
-        except AttributeError:
-            pass
         return tg.cond(x > 0, lambda: x * 2, lambda: x)
 
     assert f(3.0) == 6.0

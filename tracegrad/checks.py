@@ -23,8 +23,9 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, *,
     """Compare derivatives of `f` at `args` with central differences along random directions.
 
     Every inexact array, NumPy float and Python float in `args` is differentiated (complex ones
-    in both parts); the arguments are not written.  `modes`: ``fwd`` checks `jvp`, ``rev`` checks `vjp` by the dot product with
-    the difference.  `order` 2 checks the derivative of the derivative in the same way.
+    in both parts); the arguments are not written.  `modes`: ``fwd`` checks `jvp`, ``rev`` checks
+    `vjp` by the dot product with the difference.  `order` 2 checks the derivative of the
+    derivative in the same way.
 
     Raises:
         GradientCheckError: a derivative disagrees; the text gives both numbers.
@@ -81,10 +82,10 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
                   for a, b in zip(_floats(ahead), _floats(behind), strict=True)]
     if "fwd" in modes:
         _, tangent = jvp(f, _with(args, argnums, points), _zeros_but(args, argnums, direction))
-        for k, (got, want) in enumerate(zip(_floats(tangent), difference, strict=True)):
-            weight = _random_like(want, rng)
-            _compare(numbers, size, f"jvp of {name}, result {k}", _dot(weight, got),
-                     _dot(weight, want))
+        for k, (made, moved) in enumerate(zip(_floats(tangent), difference, strict=True)):
+            weight = _random_like(moved, rng)
+            _compare(numbers, size, f"jvp of {name}, result {k}", _dot(weight, made),
+                     _dot(weight, moved))
     if "rev" in modes:
         out, pullback = vjp(f, *_copied(args), argnums=argnums)
         cts = _random_like(out, rng)

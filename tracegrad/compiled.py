@@ -125,10 +125,11 @@ class CompiledFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         quick = self._quick
-        if quick is not None and not kwargs and not STATE.traces and STATE.grad \
+        if quick is not None and not STATE.traces and STATE.grad \
                 and not STATE.inference and not STATE.disabled:
             try:
-                found = quick(*args)
+                found = (quick(*args) if not kwargs else
+                         quick(*args, *self._signature.in_order(len(args), kwargs)))
             except TypeError:
                 found = NotImplemented
             if found is not NotImplemented:
@@ -164,7 +165,9 @@ class CompiledFunction(Generic[P, R]):
             if key in self._found:
                 self._found.move_to_end(key)
         if is_tracking():
-            self._quick = specialisation.bind()
+            from tracegrad.quick import quick_call
+
+            self._quick = quick_call(specialisation, self._signature.method)
 
     def _specialise(self, key: Hashable, args: Any, kwargs: Any, leaves: Sequence[Any]
                     ) -> Specialisation:

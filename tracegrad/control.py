@@ -18,9 +18,11 @@ from tracegrad.dims import bounds
 from tracegrad.dtypes import BOOL
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.trace import branches, iterations
+from tracegrad.trace import shape as shapes
 from tracegrad.trace.leaves import NAMESPACE, flatten
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.promote import trace_of
 from tracegrad.trace.symbolic import Condition, SymbolicInt
 from tracegrad.trace.tracer import Trace
 
@@ -181,9 +183,7 @@ def _fresh(tree: Any) -> Any:
 
 def _stack(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], Tracer):
-        from tracegrad.namespace import FUNCTIONS
-
-        return FUNCTIONS["stack"](parts)
+        return shapes.stack(trace_of(*parts), list(parts), 0)
     return np.stack(parts)
 
 

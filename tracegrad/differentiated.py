@@ -57,7 +57,8 @@ class Differentiated:
 
     def enter(self, args: Any, kwargs: Any) -> nested.Region:
         return nested.enter_region(
-            self.fn, args, kwargs, self.signature, lambda call: self.select(call).leaves, open_trace())
+            self.fn, args, kwargs, self.signature, lambda call: self.select(call).leaves,
+            open_trace())
 
 
 class _Made:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Mod:
         return f"mod({self.e}, {self.k})"
 
 
-Atom = Union[Symbol, FloorDiv, Mod]
+Atom = Symbol | FloorDiv | Mod
 Monomial = tuple[Atom, ...]  # sorted by repr, with repetition for powers
 
 
@@ -86,7 +86,7 @@ class Expr:
         return format_dim(self)
 
 
-Dim = Union[int, Expr]
+Dim = int | Expr
 
 
 def symbol(name: str, lo: int | None = None, hi: int | None = None) -> Expr:

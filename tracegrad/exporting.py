@@ -22,7 +22,8 @@ from tracegrad.trace.signature import Kind
 
 
 def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
-           path: str | os.PathLike[str], *, name: str | None = None, overwrite: bool = False, version: str = "0.1.0") -> Path:
+           path: str | os.PathLike[str], *, name: str | None = None, overwrite: bool = False,
+           version: str = "0.1.0") -> Path:
     """Write `f` (a function, a compiled one, or a transform) for arguments like `specs` as C99.
 
     In place of a spec an array (or NumPy scalar) may be given: the example then runs on its values,
@@ -41,8 +42,10 @@ def export(f: Callable[..., Any], specs: Sequence[spec | str | np.ndarray],
                           remedy="Export a function that calls the method.")
     owner = f if isinstance(f, CompiledFunction) else compile(f)
     rng = np.random.default_rng(0)
-    chosen, values = [], []
-    for s in specs:
+    chosen: list[spec] = []
+    values: list[Any] = []
+    given: Sequence[Any] = specs
+    for s in given:
         is_value = isinstance(s, (np.ndarray, np.generic))
         made_of = spec(s.shape, s.dtype) if is_value else spec.parse(s) if isinstance(s, str) else s
         if not isinstance(made_of, spec):

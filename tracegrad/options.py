@@ -53,7 +53,8 @@ class Options:
     #: Allow contraction to fused multiply-add, reciprocal multiplication and loss of the sign
     #: of zero.  Never the whole of ``-ffast-math``; NaN and infinities keep their meaning.
     fastmath: bool = False
-    #: Raise where tracegrad would fall back to something slower with a warning (no compiler).
+    #: Raise where tracegrad would fall back to something slower with a warning (no compiler);
+    #: with Tensors also where PyTorch refuses a write whose operand overlaps what is written.
     strict: bool = False
     #: Threads a call may use; None is one thread.
     threads: int | None = None
@@ -114,7 +115,8 @@ def _bytes(text: str) -> int:
     """``"512MB"`` as a number of bytes; units are powers of 1024."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)i?B?\s*", text)
     if found is None:
-        raise OptionError(f"memory_limit: {text!r} is not a size", remedy='Write for example "512MB".')
+        raise OptionError(f"memory_limit: {text!r} is not a size",
+                          remedy='Write for example "512MB".')
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 

@@ -91,6 +91,7 @@ class Lowering:
         limit = self.options.memory_limit
         if limit is None:
             return 1
+        assert isinstance(limit, int), "Options turns text into bytes"
         peaks = []
         for levels in range(1, MOST_LEVELS + 1):
             chosen = self.select(joint(segment_loops(self.functional, levels)))[0]

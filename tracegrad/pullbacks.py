@@ -22,6 +22,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.options import Options
 from tracegrad.trace.alias_pattern import copy_together, find_groups
 from tracegrad.trace.argnums import Selection
+from tracegrad.trace.leaves import flatten
 from tracegrad.trace.signature import NAMESPACE, Kind
 from tracegrad.trace.tracer import Tracer
 
@@ -156,7 +157,7 @@ def _on_entry(primals: tuple[Any, ...]) -> tuple[Any, ...]:
     Raises:
         ArgumentError: tensors that share memory, which clones do not.
     """
-    leaves, tree = optree.tree_flatten(primals, namespace=NAMESPACE)
+    leaves, tree = flatten(primals)
     distinct = list({id(x): x for x in leaves if isinstance(x, (Tracer, np.ndarray))}.values())
     tensors = [k for k, x in enumerate(distinct) if isinstance(x, Tracer)]
     if tensors:

@@ -151,23 +151,14 @@ class Specialisation:
 
     # -- calling
 
-    def bind(self) -> Callable[..., Any] | None:
-        """``f(*leaves)``, which answers NotImplemented for leaves that need `__call__`; None
-        when a call always needs more work than checking guards and passing its leaves on."""
-        outside = self.traced.outside
-        if self.on_tensors:
-            return None
-        rebuilt = self.aliases or self.shared or self.traced.prints
+    @property
+    def passes_on(self) -> bool:
+        """Whether a call only checks guards, passes its arrays on and returns what comes out."""
         # The launcher keeps apart what the program writes itself, and nothing else.
         apart = not self._written or (
             self.options.write_back and not self._late and not self.traced.touched)
-        if outside.arrays or self.traced.groups or not apart or rebuilt or any(
-                not leaf.is_traced for leaf in self.call_signature.leaves) or self._has_complex:
-            return None
-        fast = self._fast
-        if not self._is_plain:
-            fast = _rebuilding(fast, self.traced)
-        return fast if outside.is_empty else _guarded(fast, outside.enter)
+        return apart and not (self.on_tensors or self.aliases or self.shared or self._has_complex
+                              or self.traced.prints or self.traced.groups)
 
     @cached_property
     def _has_complex(self) -> bool:
@@ -176,7 +167,7 @@ class Specialisation:
         return any(x.type.dtype.is_complex for x in (*graph.inputs, *graph.outputs))
 
     @cached_property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether what the program returns is what the function returns."""
         outputs, tree = self.traced.outputs, self.traced.out_tree
         if any(o.index != k for k, o in enumerate(outputs)) or self._late:
@@ -194,7 +185,8 @@ class Specialisation:
                 if slots[w.output].place is Place.OUTPUT]
 
     @cached_property
-    def _fast(self) -> Callable[..., Any]:
+    def launch(self) -> Callable[..., Any]:
+        """``f(*arrays)`` for the inputs of the program."""
         leaves = self.call_signature.leaves
         accepts = []
         for source_ in self.traced.inputs:
@@ -321,25 +313,3 @@ def _view(view: View, array: np.ndarray) -> np.ndarray:
 def _typed(like: Operand, array: np.ndarray) -> np.ndarray:
     """An array of the program as the traced value that it stands for."""
     return _view(_COMPLEX, array) if like.type.dtype.is_complex else array
-
-
-def _guarded(fast: Callable[..., Any], enter: Callable[[Sequence[Any]], Any]
-             ) -> Callable[..., Any]:
-    def call(*leaves: Any) -> Any:
-        return NotImplemented if enter(leaves) is None else fast(*leaves)
-
-    return call
-
-
-def _rebuilding(fast: Callable[..., Any], traced: Traced) -> Callable[..., Any]:
-    """`fast` with its results put into the structure that the function returns."""
-    rebuild, outputs = traced.rebuild, traced.outputs
-
-    def call(*leaves: Any) -> Any:
-        found = fast(*leaves)
-        if found is NotImplemented:
-            return found
-        given = found if type(found) is tuple else (found,)
-        return rebuild([given[o.index] if o.index is not None else o.value for o in outputs])
-
-    return call

@@ -53,7 +53,9 @@ class _Call:
         self.spec = spec
         self.loc = source.here()
         self.given = [*leaves, *captured]
-        self.arrays = [x.contents if isinstance(x, EagerTensor) else x for x in self.given]
+        self.arrays: list[Any] = [
+            x.contents if isinstance(x, EagerTensor) else x for x in self.given
+        ]
         self.tensors = [self._tensor(s) for s in spec.traced.inputs]
         self.written = (
             {w.input: w.output for w in spec.report.write_backs}
@@ -277,8 +279,8 @@ class _Results:
             steps = (*steps, AsComplex())
         chain = View().then(*steps, base=base.shape)
         if made is None or made.kind is CreationKind.DEFAULT:
-            out = EAGER.view(base, *chain.steps) if chain or made is None \
-                or not made.detached else base  # fmt: skip
+            is_base = not chain and made is not None and not made.is_view
+            out = base if is_base else EAGER.view(base, *chain.steps)
             return EAGER.detach(out) if made is not None and made.detached else out
         if made.kind is CreationKind.MULTI_OUTPUT:
             return EAGER.view(base, *chain.steps, origin="split", output=made.output_nr)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracegrad.dims import Dim, format_dim, product
+from tracegrad.dims import Dim, Expr, format_dim, product
 from tracegrad.dtypes import DType
 
 Shape = tuple[Dim, ...]
+
+
+def sizes(shape: Shape) -> tuple[int, ...]:
+    """`shape`, known to be of an array, so that no size is an expression."""
+    assert not any(isinstance(n, Expr) for n in shape), f"an array of shape {shape_text(shape)}"
+    return shape  # type: ignore[return-value]
 
 
 def shape_text(shape: Shape) -> str:

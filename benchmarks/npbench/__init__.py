@@ -19,6 +19,19 @@ from benchmarks.npbench import (
 from benchmarks.npbench.kernel import KERNELS, Kernel, differentiable, fresh
 
 __all__ = [
-    "KERNELS", "Kernel", "dense", "differentiable", "fluids", "fresh", "graphs", "images",
-    "networks", "particles", "products", "solvers", "stencils", "transforms", "weather",
+    "KERNELS",
+    "Kernel",
+    "dense",
+    "differentiable",
+    "fluids",
+    "fresh",
+    "graphs",
+    "images",
+    "networks",
+    "particles",
+    "products",
+    "solvers",
+    "stencils",
+    "transforms",
+    "weather",
 ]

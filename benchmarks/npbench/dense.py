@@ -34,12 +34,15 @@ def correlation(data):
     data /= np.sqrt(n) * deviation
     corr = np.eye(m)
     for i in range(m - 1):
-        corr[i + 1:, i] = corr[i, i + 1:] = data[:, i] @ data[:, i + 1:]
+        corr[i + 1 :, i] = corr[i, i + 1 :] = data[:, i] @ data[:, i + 1 :]
     return np.sum(np.sin(corr))
 
 
-@kernel(lambda rng, n, h, s: (rng.uniform(-1.0, 1.0, (n, h, s, s)),),
-        small={"n": 2, "h": 3, "s": 4}, large={"n": 8, "h": 8, "s": 64})
+@kernel(
+    lambda rng, n, h, s: (rng.uniform(-1.0, 1.0, (n, h, s, s)),),
+    small={"n": 2, "h": 3, "s": 4},
+    large={"n": 8, "h": 8, "s": 64},
+)
 def softmax(x):
     """Softmax of the last axis, and its entropy."""
     shifted = np.exp(x - np.max(x, axis=-1, keepdims=True))

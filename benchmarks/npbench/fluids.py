@@ -24,9 +24,9 @@ def pressure_sweeps(p, b, dx, dy, sweeps):
     """Jacobi sweeps for the pressure in a closed box; written to p."""
     for _ in range(sweeps):
         pn = p.copy()
-        p[1:-1, 1:-1] = (((pn[1:-1, 2:] + pn[1:-1, :-2]) * dy**2
-                          + (pn[2:, 1:-1] + pn[:-2, 1:-1]) * dx**2) / (2.0 * (dx**2 + dy**2))
-                         - dx**2 * dy**2 / (2.0 * (dx**2 + dy**2)) * b[1:-1, 1:-1])
+        p[1:-1, 1:-1] = (
+            (pn[1:-1, 2:] + pn[1:-1, :-2]) * dy**2 + (pn[2:, 1:-1] + pn[:-2, 1:-1]) * dx**2
+        ) / (2.0 * (dx**2 + dy**2)) - dx**2 * dy**2 / (2.0 * (dx**2 + dy**2)) * b[1:-1, 1:-1]
         p[:, -1] = p[:, -2]
         p[0, :] = p[1, :]
         p[:, 0] = p[:, 1]
@@ -38,8 +38,9 @@ def _cavity(rng, n, steps, sweeps):
     return u, v, p, steps, sweeps
 
 
-@kernel(_cavity, small={"n": 6, "steps": 9, "sweeps": 8},
-        large={"n": 61, "steps": 10, "sweeps": 40})
+@kernel(
+    _cavity, small={"n": 6, "steps": 9, "sweeps": 8}, large={"n": 61, "steps": 10, "sweeps": 40}
+)
 def cavity_flow(u, v, p, steps, sweeps):
     """A box of fluid whose lid moves."""
     n = u.shape[0]
@@ -54,15 +55,23 @@ def cavity_flow(u, v, p, steps, sweeps):
             - un[1:-1, 1:-1] * DT / dx * (un[1:-1, 1:-1] - un[1:-1, :-2])
             - vn[1:-1, 1:-1] * DT / dy * (un[1:-1, 1:-1] - un[:-2, 1:-1])
             - DT / (2.0 * DENSITY * dx) * (p[1:-1, 2:] - p[1:-1, :-2])
-            + VISCOSITY * (DT / dx**2 * (un[1:-1, 2:] - 2.0 * un[1:-1, 1:-1] + un[1:-1, :-2])
-                           + DT / dy**2 * (un[2:, 1:-1] - 2.0 * un[1:-1, 1:-1] + un[:-2, 1:-1])))
+            + VISCOSITY
+            * (
+                DT / dx**2 * (un[1:-1, 2:] - 2.0 * un[1:-1, 1:-1] + un[1:-1, :-2])
+                + DT / dy**2 * (un[2:, 1:-1] - 2.0 * un[1:-1, 1:-1] + un[:-2, 1:-1])
+            )
+        )
         v[1:-1, 1:-1] = (
             vn[1:-1, 1:-1]
             - un[1:-1, 1:-1] * DT / dx * (vn[1:-1, 1:-1] - vn[1:-1, :-2])
             - vn[1:-1, 1:-1] * DT / dy * (vn[1:-1, 1:-1] - vn[:-2, 1:-1])
             - DT / (2.0 * DENSITY * dy) * (p[2:, 1:-1] - p[:-2, 1:-1])
-            + VISCOSITY * (DT / dx**2 * (vn[1:-1, 2:] - 2.0 * vn[1:-1, 1:-1] + vn[1:-1, :-2])
-                           + DT / dy**2 * (vn[2:, 1:-1] - 2.0 * vn[1:-1, 1:-1] + vn[:-2, 1:-1])))
+            + VISCOSITY
+            * (
+                DT / dx**2 * (vn[1:-1, 2:] - 2.0 * vn[1:-1, 1:-1] + vn[1:-1, :-2])
+                + DT / dy**2 * (vn[2:, 1:-1] - 2.0 * vn[1:-1, 1:-1] + vn[:-2, 1:-1])
+            )
+        )
         u[0, :] = 0.0
         u[:, 0] = 0.0
         u[:, -1] = 0.0
@@ -81,16 +90,19 @@ def periodic_sweeps(p, b, dx, dy, sweeps):
         east[:, :-1], east[:, -1] = p[:, 1:], p[:, 0]
         west[:, 1:], west[:, 0] = p[:, :-1], p[:, -1]
         pn = p.copy()
-        p[1:-1, :] = (((east[1:-1] + west[1:-1]) * dy**2 + (pn[2:] + pn[:-2]) * dx**2)
-                      / (2.0 * (dx**2 + dy**2))
-                      - dx**2 * dy**2 / (2.0 * (dx**2 + dy**2)) * b[1:-1])
+        p[1:-1, :] = ((east[1:-1] + west[1:-1]) * dy**2 + (pn[2:] + pn[:-2]) * dx**2) / (
+            2.0 * (dx**2 + dy**2)
+        ) - dx**2 * dy**2 / (2.0 * (dx**2 + dy**2)) * b[1:-1]
         p[-1, :] = p[-2, :]
         p[0, :] = p[1, :]
 
 
-@kernel(_cavity, small={"n": 6, "steps": 9, "sweeps": 8},
-        large={"n": 61, "steps": 10, "sweeps": 40},
-        changed="a fixed number of steps instead of a while loop until the flow is steady")
+@kernel(
+    _cavity,
+    small={"n": 6, "steps": 9, "sweeps": 8},
+    large={"n": 61, "steps": 10, "sweeps": 40},
+    changed="a fixed number of steps instead of a while loop until the flow is steady",
+)
 def channel_flow(u, v, p, steps, sweeps):
     """Flow between two walls, driven by a force, periodic along the channel."""
     n = u.shape[0]
@@ -107,15 +119,21 @@ def channel_flow(u, v, p, steps, sweeps):
         px = (np.roll(p, -1, axis=1) - np.roll(p, 1, axis=1))[1:-1] / (2.0 * DENSITY * dx)
         py = (p[2:] - p[:-2]) / (2.0 * DENSITY * dy)
         un, vn = u.copy(), v.copy()
-        u[1:-1] = (un[1:-1] - DT * (un[1:-1] * (un - uw)[1:-1] / dx
-                                    + vn[1:-1] * (un[1:-1] - un[:-2]) / dy + px)
-                   + VISCOSITY * DT * ((ue - 2.0 * un + uw)[1:-1] / dx**2
-                                       + (un[2:] - 2.0 * un[1:-1] + un[:-2]) / dy**2)
-                   + force * DT)
-        v[1:-1] = (vn[1:-1] - DT * (un[1:-1] * (vn - vw)[1:-1] / dx
-                                    + vn[1:-1] * (vn[1:-1] - vn[:-2]) / dy + py)
-                   + VISCOSITY * DT * ((ve - 2.0 * vn + vw)[1:-1] / dx**2
-                                       + (vn[2:] - 2.0 * vn[1:-1] + vn[:-2]) / dy**2))
+        u[1:-1] = (
+            un[1:-1]
+            - DT * (un[1:-1] * (un - uw)[1:-1] / dx + vn[1:-1] * (un[1:-1] - un[:-2]) / dy + px)
+            + VISCOSITY
+            * DT
+            * ((ue - 2.0 * un + uw)[1:-1] / dx**2 + (un[2:] - 2.0 * un[1:-1] + un[:-2]) / dy**2)
+            + force * DT
+        )
+        v[1:-1] = (
+            vn[1:-1]
+            - DT * (un[1:-1] * (vn - vw)[1:-1] / dx + vn[1:-1] * (vn[1:-1] - vn[:-2]) / dy + py)
+            + VISCOSITY
+            * DT
+            * ((ve - 2.0 * vn + vw)[1:-1] / dx**2 + (vn[2:] - 2.0 * vn[1:-1] + vn[:-2]) / dy**2)
+        )
         u[0, :] = u[-1, :] = 0.0
         v[0, :] = v[-1, :] = 0.0
     return np.sum(u * u) + np.sum(v * v) + 1e-3 * np.sum(p)

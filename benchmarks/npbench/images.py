@@ -7,16 +7,18 @@ import numpy as np
 from benchmarks.npbench.kernel import kernel
 
 
-@kernel(lambda rng, w, h: (0.25, rng.uniform(0.0, 1.0, (w, h))), small={"w": 10, "h": 9},
-        large={"w": 120, "h": 100})
+@kernel(
+    lambda rng, w, h: (0.25, rng.uniform(0.0, 1.0, (w, h))),
+    small={"w": 10, "h": 9},
+    large={"w": 120, "h": 100},
+)
 def deriche(alpha, image):
     """Deriche's recursive smoothing: two passes each way along both axes."""
     w, h = image.shape
-    k = ((1.0 - np.exp(-alpha)) ** 2
-         / (1.0 + 2.0 * alpha * np.exp(-alpha) - np.exp(2.0 * alpha)))
+    k = (1.0 - np.exp(-alpha)) ** 2 / (1.0 + 2.0 * alpha * np.exp(-alpha) - np.exp(2.0 * alpha))
     a1, a2 = k, k * np.exp(-alpha) * (alpha - 1.0)
     a3, a4 = k * np.exp(-alpha) * (alpha + 1.0), -k * np.exp(-2.0 * alpha)
-    b1, b2 = 2.0 ** -alpha, -np.exp(-2.0 * alpha)
+    b1, b2 = 2.0**-alpha, -np.exp(-2.0 * alpha)
     y1, y2 = np.empty_like(image), np.empty_like(image)
     y1[:, 0] = a1 * image[:, 0]
     y1[:, 1] = a1 * image[:, 1] + a2 * image[:, 0] + b1 * y1[:, 0]
@@ -25,8 +27,9 @@ def deriche(alpha, image):
     y2[:, -1] = 0.0
     y2[:, -2] = a3 * image[:, -1]
     for j in range(h - 3, -1, -1):
-        y2[:, j] = (a3 * image[:, j + 1] + a4 * image[:, j + 2] + b1 * y2[:, j + 1]
-                    + b2 * y2[:, j + 2])
+        y2[:, j] = (
+            a3 * image[:, j + 1] + a4 * image[:, j + 2] + b1 * y2[:, j + 1] + b2 * y2[:, j + 2]
+        )
     out = y1 + y2
     y1[0, :] = a1 * out[0, :]
     y1[1, :] = a1 * out[1, :] + a2 * out[0, :] + b1 * y1[0, :]
@@ -35,8 +38,7 @@ def deriche(alpha, image):
     y2[-1, :] = 0.0
     y2[-2, :] = a3 * out[-1, :]
     for i in range(w - 3, -1, -1):
-        y2[i, :] = (a3 * out[i + 1, :] + a4 * out[i + 2, :] + b1 * y2[i + 1, :]
-                    + b2 * y2[i + 2, :])
+        y2[i, :] = a3 * out[i + 1, :] + a4 * out[i + 2, :] + b1 * y2[i + 1, :] + b2 * y2[i + 2, :]
     out = y1 + y2
     return np.sum(out * out)
 
@@ -45,9 +47,14 @@ def _detector(rng, n, bins):
     return rng.uniform(0.0, 1.0, n), rng.uniform(0.0, 1.0, n), bins
 
 
-@kernel(_detector, small={"n": 60, "bins": 9}, large={"n": 40_000, "bins": 100}, steps=(1,),
-        changed="mean of the masked pixels as a sum with where= over their number, "
-                "since data[mask] has a shape that depends on data")
+@kernel(
+    _detector,
+    small={"n": 60, "bins": 9},
+    large={"n": 40_000, "bins": 100},
+    steps=(1,),
+    changed="mean of the masked pixels as a sum with where= over their number, "
+    "since data[mask] has a shape that depends on data",
+)
 def azimint_naive(data, radius, bins):
     """The mean of a detector's pixels in rings around its centre."""
     top = radius.max()
@@ -59,9 +66,11 @@ def azimint_naive(data, radius, bins):
     return np.sum(rings * rings)
 
 
-@kernel(lambda rng, n, steps: (rng.uniform(-1.5, 0.5, (n, n)), rng.uniform(-1.0, 1.0, (n, n)),
-                               steps),
-        small={"n": 5, "steps": 9}, large={"n": 150, "steps": 50})
+@kernel(
+    lambda rng, n, steps: (rng.uniform(-1.5, 0.5, (n, n)), rng.uniform(-1.0, 1.0, (n, n)), steps),
+    small={"n": 5, "steps": 9},
+    large={"n": 150, "steps": 50},
+)
 def mandelbrot(cx, cy, steps):
     """Iterate z^2 + c while it is bounded; a smooth count of how long it stays so."""
     x, y = np.zeros_like(cx), np.zeros_like(cy)

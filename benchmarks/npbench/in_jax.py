@@ -18,8 +18,15 @@ from benchmarks.npbench.particles import SOFTENING
 jax.config.update("jax_enable_x64", True)
 
 FORMS: dict[str, Callable[..., Any]] = {}
-STATIC = {"jacobi_1d": (0,), "jacobi_2d": (0,), "heat_3d": (0,), "seidel_2d": (0,), "adi": (0,),
-          "nbody": (3,), "mandelbrot": (2,)}
+STATIC = {
+    "jacobi_1d": (0,),
+    "jacobi_2d": (0,),
+    "heat_3d": (0,),
+    "seidel_2d": (0,),
+    "adi": (0,),
+    "nbody": (3,),
+    "mandelbrot": (2,),
+}
 
 
 def form(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,9 +70,12 @@ def jacobi_2d(steps, a, b):
 
 def _seven(x):
     c = x[1:-1, 1:-1, 1:-1]
-    return (0.125 * (x[2:, 1:-1, 1:-1] - 2.0 * c + x[:-2, 1:-1, 1:-1])
-            + 0.125 * (x[1:-1, 2:, 1:-1] - 2.0 * c + x[1:-1, :-2, 1:-1])
-            + 0.125 * (x[1:-1, 1:-1, 2:] - 2.0 * c + x[1:-1, 1:-1, :-2]) + c)
+    return (
+        0.125 * (x[2:, 1:-1, 1:-1] - 2.0 * c + x[:-2, 1:-1, 1:-1])
+        + 0.125 * (x[1:-1, 2:, 1:-1] - 2.0 * c + x[1:-1, :-2, 1:-1])
+        + 0.125 * (x[1:-1, 1:-1, 2:] - 2.0 * c + x[1:-1, 1:-1, :-2])
+        + c
+    )
 
 
 @form
@@ -100,8 +110,16 @@ def seidel_2d(steps, a):
     def row(above, rows):
         here, below = rows
         # All but the left neighbour is known before the row starts.
-        known = (above[:-2] + above[1:-1] + above[2:] + here[1:-1] + here[2:]
-                 + below[:-2] + below[1:-1] + below[2:])
+        known = (
+            above[:-2]
+            + above[1:-1]
+            + above[2:]
+            + here[1:-1]
+            + here[2:]
+            + below[:-2]
+            + below[1:-1]
+            + below[2:]
+        )
 
         def point(left, k):
             new = (left + k) / 9.0
@@ -199,11 +217,10 @@ def ludcmp(a, b):
 
 @form
 def deriche(alpha, image):
-    k = ((1.0 - jnp.exp(-alpha)) ** 2
-         / (1.0 + 2.0 * alpha * jnp.exp(-alpha) - jnp.exp(2.0 * alpha)))
+    k = (1.0 - jnp.exp(-alpha)) ** 2 / (1.0 + 2.0 * alpha * jnp.exp(-alpha) - jnp.exp(2.0 * alpha))
     a1, a2 = k, k * jnp.exp(-alpha) * (alpha - 1.0)
     a3, a4 = k * jnp.exp(-alpha) * (alpha + 1.0), -k * jnp.exp(-2.0 * alpha)
-    b1, b2 = 2.0 ** -alpha, -jnp.exp(-2.0 * alpha)
+    b1, b2 = 2.0**-alpha, -jnp.exp(-2.0 * alpha)
 
     def along_rows(x):
         zero = jnp.zeros_like(x[0])
@@ -296,21 +313,29 @@ def floyd_warshall(path):
 @form
 def hdiff(field, coefficient):
     i, j, _ = coefficient.shape
-    lap = 4.0 * field[1:-1, 1:-1] - (field[2:, 1:-1] + field[:-2, 1:-1]
-                                     + field[1:-1, 2:] + field[1:-1, :-2])
-    step = lap[1:, 1:j + 1] - lap[:-1, 1:j + 1]
-    flux_x = jnp.where(step * (field[2:i + 3, 2:j + 2] - field[1:i + 2, 2:j + 2]) > 0, 0.0, step)
-    step = lap[1:i + 1, 1:] - lap[1:i + 1, :-1]
-    flux_y = jnp.where(step * (field[2:i + 2, 2:j + 3] - field[2:i + 2, 1:j + 2]) > 0, 0.0, step)
-    out = field[2:i + 2, 2:j + 2] - coefficient * (flux_x[1:] - flux_x[:-1]
-                                                   + flux_y[:, 1:] - flux_y[:, :-1])
+    lap = 4.0 * field[1:-1, 1:-1] - (
+        field[2:, 1:-1] + field[:-2, 1:-1] + field[1:-1, 2:] + field[1:-1, :-2]
+    )
+    step = lap[1:, 1 : j + 1] - lap[:-1, 1 : j + 1]
+    flux_x = jnp.where(
+        step * (field[2 : i + 3, 2 : j + 2] - field[1 : i + 2, 2 : j + 2]) > 0, 0.0, step
+    )
+    step = lap[1 : i + 1, 1:] - lap[1 : i + 1, :-1]
+    flux_y = jnp.where(
+        step * (field[2 : i + 2, 2 : j + 3] - field[2 : i + 2, 1 : j + 2]) > 0, 0.0, step
+    )
+    out = field[2 : i + 2, 2 : j + 2] - coefficient * (
+        flux_x[1:] - flux_x[:-1] + flux_y[:, 1:] - flux_y[:, :-1]
+    )
     return jnp.sum(out * out)
 
 
 @form
 def arc_distance(theta1, phi1, theta2, phi2):
-    between = (jnp.sin((theta2 - theta1) / 2) ** 2
-               + jnp.cos(theta1) * jnp.cos(theta2) * jnp.sin((phi2 - phi1) / 2) ** 2)
+    between = (
+        jnp.sin((theta2 - theta1) / 2) ** 2
+        + jnp.cos(theta1) * jnp.cos(theta2) * jnp.sin((phi2 - phi1) / 2) ** 2
+    )
     return jnp.sum(2 * jnp.arctan2(jnp.sqrt(between), jnp.sqrt(1 - between)))
 
 
@@ -323,8 +348,12 @@ def mlp(x, w1, b1, w2, b2, w3, b3):
 
 @form
 def conv2d(x, weights, bias):
-    out = lax.conv_general_dilated(x, weights, (1, 1), "VALID",
-                                   dimension_numbers=("NHWC", "HWIO", "NHWC")) + bias
+    out = (
+        lax.conv_general_dilated(
+            x, weights, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        + bias
+    )
     return jnp.sum(jnp.sin(out))
 
 
@@ -338,12 +367,14 @@ def nbody(mass, pos, vel, steps):
 
     def acceleration(pos):
         d, square = apart(pos)
-        return jnp.einsum("ijc,ij,j->ic", d, square ** -1.5, mass[:, 0])
+        return jnp.einsum("ijc,ij,j->ic", d, square**-1.5, mass[:, 0])
 
     def energy(pos, vel):
         _, square = apart(pos)
-        return (0.5 * jnp.sum(mass * vel**2),
-                jnp.sum(jnp.triu(-(mass * mass.T) / jnp.sqrt(square), 1)))
+        return (
+            0.5 * jnp.sum(mass * vel**2),
+            jnp.sum(jnp.triu(-(mass * mass.T) / jnp.sqrt(square), 1)),
+        )
 
     def step(s, _):
         pos, vel, acc = s

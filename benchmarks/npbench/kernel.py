@@ -39,9 +39,15 @@ class Kernel:
         return self.make(np.random.default_rng(seed), **size)
 
 
-def kernel(make: Make, *, small: Mapping[str, int], large: Mapping[str, int],
-           changed: str = "", steps: tuple[int, ...] = (), slack: float = 1e-6,
-           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def kernel(
+    make: Make,
+    *,
+    small: Mapping[str, int],
+    large: Mapping[str, int],
+    changed: str = "",
+    steps: tuple[int, ...] = (),
+    slack: float = 1e-6,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function in `KERNELS` under its own name."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,9 +61,12 @@ def kernel(make: Make, *, small: Mapping[str, int], large: Mapping[str, int],
 
 def differentiable(kernel: Kernel, arguments: Arguments) -> tuple[int, ...]:
     """The positions of float arguments without jumps: those a gradient is taken of."""
-    return tuple(k for k, x in enumerate(arguments)
-                 if k not in kernel.steps and (isinstance(x, float) or (
-                     isinstance(x, np.ndarray) and x.dtype == np.float64)))
+    return tuple(
+        k
+        for k, x in enumerate(arguments)
+        if k not in kernel.steps
+        and (isinstance(x, float) or (isinstance(x, np.ndarray) and x.dtype == np.float64))
+    )
 
 
 def fresh(arguments: Arguments) -> Arguments:

@@ -20,12 +20,20 @@ def _layers(rng, n, c, h, out):
     def weights(*shape):
         return rng.normal(size=shape) / np.sqrt(shape[0])
 
-    return (weights(n, c), weights(c, h), weights(h), weights(h, h), weights(h), weights(h, out),
-            weights(out))
+    return (
+        weights(n, c),
+        weights(c, h),
+        weights(h),
+        weights(h, h),
+        weights(h),
+        weights(h, out),
+        weights(out),
+    )
 
 
-@kernel(_layers, small={"n": 4, "c": 3, "h": 5, "out": 4},
-        large={"n": 64, "c": 64, "h": 200, "out": 40})
+@kernel(
+    _layers, small={"n": 4, "c": 3, "h": 5, "out": 4}, large={"n": 64, "c": 64, "h": 200, "out": 40}
+)
 def mlp(x, w1, b1, w2, b2, w3, b3):
     """Three dense layers and a log-likelihood."""
     x = relu(x @ w1 + b1)
@@ -41,8 +49,9 @@ def convolution(x, weights):
     for i in range(h - k + 1):
         for j in range(w - k + 1):
             out[:, i, j, :] = np.sum(
-                x[:, i:i + k, j:j + k, :, np.newaxis] * weights[np.newaxis, :, :, :],
-                axis=(1, 2, 3))
+                x[:, i : i + k, j : j + k, :, np.newaxis] * weights[np.newaxis, :, :, :],
+                axis=(1, 2, 3),
+            )
     return out
 
 
@@ -52,7 +61,7 @@ def max_pool(x):
     out = np.empty((n, h // 2, w // 2, c))
     for i in range(h // 2):
         for j in range(w // 2):
-            out[:, i, j, :] = np.max(x[:, 2 * i:2 * i + 2, 2 * j:2 * j + 2, :], axis=(1, 2))
+            out[:, i, j, :] = np.max(x[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2, :], axis=(1, 2))
     return out
 
 
@@ -61,10 +70,15 @@ def batch_norm(x, eps=1e-5):
     return (x - mean) / np.sqrt(np.std(x, axis=0, keepdims=True) ** 2 + eps)
 
 
-@kernel(lambda rng, n, s, k, c, d: (rng.normal(size=(n, s, s, c)), rng.normal(size=(k, k, c, d)),
-                                    rng.normal(size=d)),
-        small={"n": 2, "s": 10, "k": 3, "c": 2, "d": 2},
-        large={"n": 4, "s": 24, "k": 5, "c": 3, "d": 8})
+@kernel(
+    lambda rng, n, s, k, c, d: (
+        rng.normal(size=(n, s, s, c)),
+        rng.normal(size=(k, k, c, d)),
+        rng.normal(size=d),
+    ),
+    small={"n": 2, "s": 10, "k": 3, "c": 2, "d": 2},
+    large={"n": 4, "s": 24, "k": 5, "c": 3, "d": 8},
+)
 def conv2d(x, weights, bias):
     """One convolution with a bias."""
     out = convolution(x, weights) + bias
@@ -77,8 +91,17 @@ def _lenet(rng, n, s):
     def weights(*shape):
         return rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
 
-    return (rng.normal(size=(n, s, s, 1)), weights(5, 5, 1, 3), weights(3), weights(5, 5, 3, 4),
-            weights(4), weights(flat, 8), weights(8), weights(8, 5), weights(5))
+    return (
+        rng.normal(size=(n, s, s, 1)),
+        weights(5, 5, 1, 3),
+        weights(3),
+        weights(5, 5, 3, 4),
+        weights(4),
+        weights(flat, 8),
+        weights(8),
+        weights(8, 5),
+        weights(5),
+    )
 
 
 @kernel(_lenet, small={"n": 2, "s": 16}, large={"n": 4, "s": 28})
@@ -92,12 +115,15 @@ def lenet(x, conv1, bias1, conv2, bias2, dense1, offset1, dense2, offset2):
 
 
 def _block(rng, n, s, c, d):
-    return (rng.normal(size=(n, s, s, c)), rng.normal(size=(1, 1, c, d)),
-            rng.normal(size=(3, 3, d, d)), rng.normal(size=(1, 1, d, c)))
+    return (
+        rng.normal(size=(n, s, s, c)),
+        rng.normal(size=(1, 1, c, d)),
+        rng.normal(size=(3, 3, d, d)),
+        rng.normal(size=(1, 1, d, c)),
+    )
 
 
-@kernel(_block, small={"n": 3, "s": 8, "c": 2, "d": 2},
-        large={"n": 4, "s": 14, "c": 8, "d": 4})
+@kernel(_block, small={"n": 3, "s": 8, "c": 2, "d": 2}, large={"n": 4, "s": 14, "c": 8, "d": 4})
 def resnet(x, conv1, conv2, conv3):
     """A bottleneck block with its shortcut; the middle convolution is padded."""
     padded = np.zeros((x.shape[0], x.shape[1] + 2, x.shape[2] + 2, conv1.shape[3]))

@@ -50,12 +50,17 @@ def nbody(mass, pos, vel, steps):
     return np.sum(kinetic**2) + np.sum(potential**2) + np.sum(pos)
 
 
-@kernel(lambda rng, n: tuple(rng.uniform(0.1, 1.4, n) for _ in range(4)), small={"n": 12},
-        large={"n": 100_000})
+@kernel(
+    lambda rng, n: tuple(rng.uniform(0.1, 1.4, n) for _ in range(4)),
+    small={"n": 12},
+    large={"n": 100_000},
+)
 def arc_distance(theta1, phi1, theta2, phi2):
     """Great-circle distances between pairs of points."""
-    between = (np.sin((theta2 - theta1) / 2) ** 2
-               + np.cos(theta1) * np.cos(theta2) * np.sin((phi2 - phi1) / 2) ** 2)
+    between = (
+        np.sin((theta2 - theta1) / 2) ** 2
+        + np.cos(theta1) * np.cos(theta2) * np.sin((phi2 - phi1) / 2) ** 2
+    )
     return np.sum(2 * np.arctan2(np.sqrt(between), np.sqrt(1 - between)))
 
 
@@ -67,9 +72,12 @@ def _electrons(rng, kz, e, qz, w, atoms, orbitals):
     return neighbours, coupling, green, phonon
 
 
-@kernel(_electrons, small={"kz": 1, "e": 2, "qz": 1, "w": 2, "atoms": 2, "orbitals": 2},
-        large={"kz": 2, "e": 5, "qz": 2, "w": 2, "atoms": 4, "orbitals": 3},
-        changed="real matrices instead of complex ones")
+@kernel(
+    _electrons,
+    small={"kz": 1, "e": 2, "qz": 1, "w": 2, "atoms": 2, "orbitals": 2},
+    large={"kz": 2, "e": 5, "qz": 2, "w": 2, "atoms": 4, "orbitals": 3},
+    changed="real matrices instead of complex ones",
+)
 def scattering_self_energies(neighbours, coupling, green, phonon):
     """Electron self-energies from phonons: products of small blocks, gathered by neighbour."""
     nkz, ne, na = green.shape[:3]

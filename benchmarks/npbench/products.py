@@ -29,7 +29,7 @@ def trmm(alpha, beta, a, b):
     m = b.shape[0]
     for i in range(m):
         for j in range(b.shape[1]):
-            b[i, j] += np.dot(a[i + 1:, i], b[i + 1:, j])
+            b[i, j] += np.dot(a[i + 1 :, i], b[i + 1 :, j])
     b *= alpha
     return beta * np.sum(b * b)
 
@@ -39,9 +39,9 @@ def syrk(alpha, beta, c, a):
     """The lower triangle of ``beta*C + alpha*A A^T``."""
     n, m = a.shape
     for i in range(n):
-        c[i, :i + 1] *= beta
+        c[i, : i + 1] *= beta
         for k in range(m):
-            c[i, :i + 1] += alpha * a[i, k] * a[:i + 1, k]
+            c[i, : i + 1] += alpha * a[i, k] * a[: i + 1, k]
     return np.sum(c * c)
 
 
@@ -50,9 +50,9 @@ def syr2k(alpha, beta, c, a, b):
     """The lower triangle of ``beta*C + alpha*(A B^T + B A^T)``."""
     n, m = a.shape
     for i in range(n):
-        c[i, :i + 1] *= beta
+        c[i, : i + 1] *= beta
         for k in range(m):
-            c[i, :i + 1] += (a[:i + 1, k] * alpha * b[i, k] + b[:i + 1, k] * alpha * a[i, k])
+            c[i, : i + 1] += a[: i + 1, k] * alpha * b[i, k] + b[: i + 1, k] * alpha * a[i, k]
     return np.sum(c * c)
 
 
@@ -107,16 +107,22 @@ def gesummv(alpha, beta, a, b, x):
     return np.sum(y * y)
 
 
-@kernel(_uniform("ij", "jk", "kl", "il"), small={"i": 4, "j": 5, "k": 6, "l": 3},
-        large={"i": 160, "j": 180, "k": 200, "l": 220})
+@kernel(
+    _uniform("ij", "jk", "kl", "il"),
+    small={"i": 4, "j": 5, "k": 6, "l": 3},
+    large={"i": 160, "j": 180, "k": 200, "l": 220},
+)
 def k2mm(alpha, beta, a, b, c, d):
     """``alpha*A B C + beta*D``, in place."""
     d[:] = alpha * a @ b @ c + beta * d
     return np.sum(d * d)
 
 
-@kernel(_arrays("ij", "jk", "kl", "lm"), small={"i": 4, "j": 5, "k": 6, "l": 3, "m": 2},
-        large={"i": 160, "j": 170, "k": 180, "l": 190, "m": 200})
+@kernel(
+    _arrays("ij", "jk", "kl", "lm"),
+    small={"i": 4, "j": 5, "k": 6, "l": 3, "m": 2},
+    large={"i": 160, "j": 170, "k": 180, "l": 190, "m": 200},
+)
 def k3mm(a, b, c, d):
     """A product of two products."""
     e = a @ b @ (c @ d)

@@ -16,8 +16,11 @@ def _dominant(rng, n):
     return rng.uniform(-1.0, 1.0, (n, n)) + np.eye(n) * n
 
 
-@kernel(lambda rng, n: (rng.uniform(0.1, 0.4, n) / np.arange(1, n + 1),), small={"n": 10},
-        large={"n": 60})
+@kernel(
+    lambda rng, n: (rng.uniform(0.1, 0.4, n) / np.arange(1, n + 1),),
+    small={"n": 10},
+    large={"n": 60},
+)
 def durbin(r):
     """The Yule-Walker equations by Durbin's recursion."""
     y = np.empty_like(r)
@@ -32,8 +35,11 @@ def durbin(r):
     return np.sum(y * y)
 
 
-@kernel(lambda rng, m, n: (rng.uniform(0.0, 1.0, (m, n)) + np.eye(m, n),),
-        small={"m": 11, "n": 9}, large={"m": 120, "n": 60})
+@kernel(
+    lambda rng, m, n: (rng.uniform(0.0, 1.0, (m, n)) + np.eye(m, n),),
+    small={"m": 11, "n": 9},
+    large={"m": 120, "n": 60},
+)
 def gramschmidt(a):
     """QR factors by modified Gram-Schmidt."""
     n = a.shape[1]
@@ -75,8 +81,9 @@ def lu(a):
     return np.sum(np.sin(a))
 
 
-@kernel(lambda rng, n: (_dominant(rng, n), rng.uniform(0.0, 1.0, n)), small={"n": 9},
-        large={"n": 40})
+@kernel(
+    lambda rng, n: (_dominant(rng, n), rng.uniform(0.0, 1.0, n)), small={"n": 9}, large={"n": 40}
+)
 def ludcmp(a, b):
     """A linear system by its LU factors and two triangular solves."""
     n = a.shape[0]
@@ -90,12 +97,15 @@ def ludcmp(a, b):
     for i in range(n):
         y[i] = b[i] - a[i, :i] @ y[:i]
     for i in range(n - 1, -1, -1):
-        x[i] = (y[i] - a[i, i + 1:] @ x[i + 1:]) / a[i, i]
+        x[i] = (y[i] - a[i, i + 1 :] @ x[i + 1 :]) / a[i, i]
     return np.sum(x * x)
 
 
-@kernel(lambda rng, n: (_dominant(rng, n) / n, rng.uniform(0.0, 1.0, n)), small={"n": 10},
-        large={"n": 200})
+@kernel(
+    lambda rng, n: (_dominant(rng, n) / n, rng.uniform(0.0, 1.0, n)),
+    small={"n": 10},
+    large={"n": 200},
+)
 def trisolv(low, b):
     """Forward substitution with a lower triangular matrix."""
     x = np.zeros_like(b)
@@ -105,8 +115,12 @@ def trisolv(low, b):
 
 
 def _thomas(rng, n):
-    return (rng.uniform(-1.0, 1.0, n), rng.uniform(3.0, 4.0, n), rng.uniform(-1.0, 1.0, n),
-            rng.uniform(-1.0, 1.0, n))
+    return (
+        rng.uniform(-1.0, 1.0, n),
+        rng.uniform(3.0, 4.0, n),
+        rng.uniform(-1.0, 1.0, n),
+        rng.uniform(-1.0, 1.0, n),
+    )
 
 
 @kernel(_thomas, small={"n": 12}, large={"n": 10_000})

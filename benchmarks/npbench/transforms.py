@@ -11,8 +11,12 @@ def _signal(rng, k):
     return rng.normal(size=2**k), rng.normal(size=2**k), k
 
 
-@kernel(_signal, small={"k": 4}, large={"k": 12},
-        changed="real and imaginary parts instead of complex numbers")
+@kernel(
+    _signal,
+    small={"k": 4},
+    large={"k": 12},
+    changed="real and imaginary parts instead of complex numbers",
+)
 def stockham_fft(re, im, stages):
     """Radix 2: each stage halves the length of the parts and doubles their number."""
     n = re.shape[0]

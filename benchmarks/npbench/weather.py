@@ -31,8 +31,9 @@ def vadv(utens_stage, u_stage, wcon, u_pos, utens):
         ccol[:, :, k] = gcv * BET_P
         bcol = DTR_STAGE - ccol[:, :, k]
         correction = -cs * (u_stage[:, :, k + 1] - u_stage[:, :, k])
-        dcol[:, :, k] = (DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k]
-                         + correction)
+        dcol[:, :, k] = (
+            DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k] + correction
+        )
         divided = 1.0 / bcol
         ccol[:, :, k] = ccol[:, :, k] * divided
         dcol[:, :, k] = dcol[:, :, k] * divided
@@ -43,10 +44,12 @@ def vadv(utens_stage, u_stage, wcon, u_pos, utens):
         acol = gav * BET_P
         ccol[:, :, k] = gcv * BET_P
         bcol = DTR_STAGE - acol - ccol[:, :, k]
-        correction = (-gav * BET_M * (u_stage[:, :, k - 1] - u_stage[:, :, k])
-                      - gcv * BET_M * (u_stage[:, :, k + 1] - u_stage[:, :, k]))
-        dcol[:, :, k] = (DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k]
-                         + correction)
+        correction = -gav * BET_M * (u_stage[:, :, k - 1] - u_stage[:, :, k]) - gcv * BET_M * (
+            u_stage[:, :, k + 1] - u_stage[:, :, k]
+        )
+        dcol[:, :, k] = (
+            DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k] + correction
+        )
         divided = 1.0 / (bcol - ccol[:, :, k - 1] * acol)
         ccol[:, :, k] = ccol[:, :, k] * divided
         dcol[:, :, k] = (dcol[:, :, k] - dcol[:, :, k - 1] * acol) * divided
@@ -56,8 +59,9 @@ def vadv(utens_stage, u_stage, wcon, u_pos, utens):
         acol = gav * BET_P
         bcol = DTR_STAGE - acol
         correction = -gav * BET_M * (u_stage[:, :, k - 1] - u_stage[:, :, k])
-        dcol[:, :, k] = (DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k]
-                         + correction)
+        dcol[:, :, k] = (
+            DTR_STAGE * u_pos[:, :, k] + utens[:, :, k] + utens_stage[:, :, k] + correction
+        )
         divided = 1.0 / (bcol - ccol[:, :, k - 1] * acol)
         dcol[:, :, k] = (dcol[:, :, k] - dcol[:, :, k - 1] * acol) * divided
 
@@ -77,12 +81,21 @@ def _layers(rng, i, j, k):
 def hdiff(field, coefficient):
     """Diffusion with limited fluxes: flux is zero where it would go up the gradient."""
     i, j, _ = coefficient.shape
-    lap = 4.0 * field[1:i + 3, 1:j + 3] - (field[2:i + 4, 1:j + 3] + field[:i + 2, 1:j + 3]
-                                           + field[1:i + 3, 2:j + 4] + field[1:i + 3, :j + 2])
-    step = lap[1:, 1:j + 1] - lap[:-1, 1:j + 1]
-    flux_x = np.where(step * (field[2:i + 3, 2:j + 2] - field[1:i + 2, 2:j + 2]) > 0.0, 0.0, step)
-    step = lap[1:i + 1, 1:] - lap[1:i + 1, :-1]
-    flux_y = np.where(step * (field[2:i + 2, 2:j + 3] - field[2:i + 2, 1:j + 2]) > 0.0, 0.0, step)
-    out = field[2:i + 2, 2:j + 2] - coefficient * (flux_x[1:] - flux_x[:-1]
-                                                   + flux_y[:, 1:] - flux_y[:, :-1])
+    lap = 4.0 * field[1 : i + 3, 1 : j + 3] - (
+        field[2 : i + 4, 1 : j + 3]
+        + field[: i + 2, 1 : j + 3]
+        + field[1 : i + 3, 2 : j + 4]
+        + field[1 : i + 3, : j + 2]
+    )
+    step = lap[1:, 1 : j + 1] - lap[:-1, 1 : j + 1]
+    flux_x = np.where(
+        step * (field[2 : i + 3, 2 : j + 2] - field[1 : i + 2, 2 : j + 2]) > 0.0, 0.0, step
+    )
+    step = lap[1 : i + 1, 1:] - lap[1 : i + 1, :-1]
+    flux_y = np.where(
+        step * (field[2 : i + 2, 2 : j + 3] - field[2 : i + 2, 1 : j + 2]) > 0.0, 0.0, step
+    )
+    out = field[2 : i + 2, 2 : j + 2] - coefficient * (
+        flux_x[1:] - flux_x[:-1] + flux_y[:, 1:] - flux_y[:, :-1]
+    )
     return np.sum(out * out)

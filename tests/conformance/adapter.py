@@ -53,9 +53,15 @@ def to_numpy(v):
 class Adapter:
     tg = tg
 
+    options = {"arrays": "torch"}
+
     @property
     def prompt(self):
         return Prompt()
+
+    @property
+    def strict(self):
+        return Strict()
 
     def make_value(self, spec, position):
         dtype = np.int64 if spec.is_index else np.float64
@@ -81,10 +87,10 @@ class Adapter:
             return weighted_sum(outs), outs
 
         if diff:
-            run = tg.value_and_grad(objective, argnums=diff, has_aux=True, arrays="torch")
+            run = tg.value_and_grad(objective, argnums=diff, has_aux=True, **self.options)
             (_, outs), grads = run(*roots)
         else:
-            run = tg.compile(objective, arrays="torch")
+            run = tg.compile(objective, **self.options)
             (_, outs), grads = run(*roots), ()
         return Result([np.asarray(o) for o in outs],
                       {positions[k]: g for k, g in zip(diff, grads, strict=True)},
@@ -124,6 +130,19 @@ class Prompt(Adapter):
             grads = {p: None if g is None else to_numpy(g)
                      for p, g in zip(leaves, found, strict=True)}
         return Result([to_numpy(o) for o in outs], grads, finals)
+
+
+class Strict(Adapter):
+    """PyTorch's refusals, too: of overlapping operands by ``strict=True``, of values overwritten
+    before their backward by running at the prompt, where memory really is overwritten."""
+
+    options = {"arrays": "torch", "strict": True}
+
+    def run(self, case):
+        result = super().run(case)
+        if case.mode == "trace":
+            self.prompt.run(case)
+        return result
 
 
 adapter = Adapter()

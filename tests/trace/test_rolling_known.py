@@ -56,7 +56,7 @@ def table(x):
     t = np.sin(np.arange(12.0))
     s = 0.0
     for j in range(12):
-        s = s + t[j] * x[j] + np.sum(t[j:j + 1])
+        s = s + t[j] * x[j] + np.sum(t[j : j + 1])
     return s + t[3]
 
 
@@ -87,8 +87,17 @@ def used_as_an_index_after(x):
     return s + np.sum(x[n[3:5]])
 
 
-PROGRAMS = [recurrence, read_before_it_is_written, written_with_known_values, under_a_mask,
-            diagonal, table, through_a_view, born_in_the_body, used_as_an_index_after]
+PROGRAMS = [
+    recurrence,
+    read_before_it_is_written,
+    written_with_known_values,
+    under_a_mask,
+    diagonal,
+    table,
+    through_a_view,
+    born_in_the_body,
+    used_as_an_index_after,
+]
 ROLLED = [f for f in PROGRAMS if f is not born_in_the_body]
 
 
@@ -100,8 +109,9 @@ def point():
 def test_rolled_is_numpy_and_its_gradient_that_of_the_unrolled(f):
     np.testing.assert_allclose(tg.compile(f, backend="numpy")(point()), f(point()), rtol=1e-12)
     rolled = tg.grad(f, backend="numpy")(point())
-    np.testing.assert_allclose(rolled, tg.grad(f, backend="numpy", loops="unroll")(point()),
-                               rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(
+        rolled, tg.grad(f, backend="numpy", loops="unroll")(point()), rtol=1e-11, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("f", ROLLED, ids=lambda f: f.__name__)

@@ -127,7 +127,7 @@ class Backward:
         self.forward, nodes = _parts_first(region, b.nodes)
         self._split(nodes, outputs, sums)
 
-    def _split(self, nodes: tuple[Node, ...], outputs: list[Operand], sums: dict[int, Value]
+    def _split(self, nodes: tuple[Node, ...], outputs: Sequence[Operand], sums: dict[int, Value]
                ) -> None:
         """Decide for each forward value that `nodes` need: computed again, or taped."""
         region, body = self.body.region, self.body

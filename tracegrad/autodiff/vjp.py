@@ -150,7 +150,7 @@ class Reverse:
         return (node is not None and node.op in (add_slices, scatter_add)
                 and isinstance(node.operands[0], Literal) and node.operands[0].value == 0)
 
-    def total_of_input(self, x: Value) -> Operand:
+    def total_of_input(self, x: Value) -> Value:
         return self._dense(self.total(x) or Literal(0, x.dtype), x)
 
     def _dense(self, ct: Operand, like: Value) -> Value:

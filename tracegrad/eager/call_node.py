@@ -16,8 +16,12 @@ from tracegrad.types import TensorType
 class CompiledProgram(Protocol):
     """A pure function of arrays that has a derivative of the same kind."""
 
-    name: str
-    outputs: tuple[TensorType, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def outputs(self) -> tuple[TensorType, ...]:
+        """What it returns."""
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Fresh arrays, one an output."""

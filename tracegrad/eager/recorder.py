@@ -19,7 +19,6 @@ from tracegrad.eager.history import (
     CopySlices,
     Edge,
     Node,
-    OpNode,
     Saved,
     ViewsNode,
     node_name,
@@ -91,7 +90,7 @@ class EagerTrace(Recorder):
         return x
 
     def computed(
-        self, array: np.ndarray, node: OpNode | None, nr: int = 0, **flags: bool
+        self, array: np.ndarray, node: Node | None, nr: int = 0, **flags: bool
     ) -> EagerTensor:
         """A fresh result; `node` made it."""
         x = self.base(array, **flags)

@@ -26,6 +26,7 @@ from tracegrad.graph.storage import (
     Unfold,
     View,
 )
+from tracegrad.types import sizes
 
 
 def flat_positions(view: View, shape: Sequence[int]) -> np.ndarray:
@@ -65,7 +66,7 @@ def _apply(step: Step, x: np.ndarray) -> np.ndarray:
             return np.lib.stride_tricks.as_strided(
                 x, to, strides, writeable=x.flags.writeable)  # type: ignore[arg-type]
         case Reshape(to=to):
-            return x.reshape(to)
+            return x.reshape(sizes(to))
         case Strided(size=size, stride=stride, offset=offset):
             if x.flags.c_contiguous and x.size and 0 not in size:
                 return np.lib.stride_tricks.as_strided(

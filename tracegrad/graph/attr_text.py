@@ -2,8 +2,8 @@
 
 bool ``true`` · int and Dim ``2*n + 1`` · float ``0.5`` · str ``"s"`` · None ``none`` · dtype
 ``f64`` · type ``f64[3]`` · enum: member name in lower case · tuple ``[a, b]`` · literal
-``2.0:f64``, ``(1.0, -0.5):c128`` · other dataclasses: fields in order, ``(a, b)`` · a class with ``to_text`` and
-``from_text``: a quoted string · views: as in `graph.view_text`.
+``2.0:f64``, ``(1.0, -0.5):c128`` · other dataclasses: fields in order, ``(a, b)`` · a class
+with ``to_text`` and ``from_text``: a quoted string · views: as in `graph.view_text`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class GraphBuilder:
 
         `hints` name several results one by one.
         """
-        xs = tuple(operands)
+        xs: tuple[Operand, ...] = tuple(operands)  # type: ignore[arg-type]
         for x in xs:
             if not isinstance(x, (Value, Literal)):
                 xs = literals(xs)
@@ -69,7 +69,7 @@ class GraphBuilder:
                 and all(isinstance(x, Literal) for x in xs)):
             return fold(op, attrs, xs)  # type: ignore[arg-type]
         if op.pairs is None and not regions:
-            check_real(op, xs, self.loc)  # type: ignore[arg-type]
+            check_real(op, xs, self.loc)
         try:
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
@@ -81,7 +81,8 @@ class GraphBuilder:
                                    self.inference))
             return None
         if isinstance(types, TensorType):
-            value = Value(types, hint or (hints[0] if hints else op.name), self._storage(), self.loc)
+            name = hint or (hints[0] if hints else op.name)
+            value = Value(types, name, self._storage(), self.loc)
             self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc,
                                    self.inference))
             return value

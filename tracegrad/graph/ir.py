@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Literal:
         return ()
 
 
-Operand = Union[Value, Literal]
+Operand = Value | Literal
 
 
 @dataclass(frozen=True, slots=True, eq=False)

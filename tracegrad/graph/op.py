@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class ByRegions:
     reason: str
 
 
-Derivative = Union[Partials, Linear, Rules, NoGradient, ByRegions]
+Derivative = Partials | Linear | Rules | NoGradient | ByRegions
 
 
 # --------------------------------------------------------------------------------- lowering
@@ -165,7 +165,7 @@ class Special:
     reason: str
 
 
-Lowering = Union[Point, Reduction, Nest, Decompose, Special]
+Lowering = Point | Reduction | Nest | Decompose | Special
 
 
 # ------------------------------------------------------------------------------------ tests
@@ -278,6 +278,6 @@ def declare(**fields: Any) -> OpDef:
 
 __all__ = [
     "Attrs", "ByRegions", "Decompose", "Derivative", "Linear", "Literal", "Lowering", "Nest",
-    "NoGradient", "OpDef", "Operand", "Partial", "Partials", "Point", "REGISTRY", "Reduction", "Registry",
-    "Rules", "Sample", "Source", "Special", "Trait", "Value", "declare",
+    "NoGradient", "OpDef", "Operand", "Partial", "Partials", "Point", "REGISTRY", "Reduction",
+    "Registry", "Rules", "Sample", "Source", "Special", "Trait", "Value", "declare",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from tracegrad.dims import Dim, add, floordiv, is_equal, mul, product
 from tracegrad.dtypes import DType, complex_of
@@ -33,7 +32,7 @@ class NewAxis:
     """An axis of size 1 that the input does not have."""
 
 
-Item = Union[Pick, Span, NewAxis]
+Item = Pick | Span | NewAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +221,8 @@ class Bitcast:
 
 
 Retype = (AsReal, AsComplex, Conj, Bitcast)
-Step = Union[Index, Permute, Expand, Reshape, Diagonal, Unfold, Strided,
-             AsReal, AsComplex, Conj, Bitcast]
+Step = (Index | Permute | Expand | Reshape | Diagonal | Unfold | Strided
+        | AsReal | AsComplex | Conj | Bitcast)
 
 
 def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -12,6 +12,7 @@ from tracegrad.graph.walk import all_nodes
 from tracegrad.loops.ir import For, If, Kernel, LoopTag, Reduce, Stmt
 from tracegrad.loops.program import Place, Program
 from tracegrad.pipeline import Lowering
+from tracegrad.types import sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _memory(program: Program) -> list[str]:
     for place in (Place.INPUT, Place.OUTPUT, Place.CONSTANT):
         buffers = program.at(place)
         if buffers:
-            total = sum(int(b.size) * b.dtype.nbytes for b in buffers)  # type: ignore[arg-type]
+            total = sum(n * b.dtype.nbytes for b in buffers for n in sizes((b.size,)))
             rows.append(f"{place.value:<9}{total:>12,} bytes in {len(buffers)} buffers")
     temporary = [b for b in program.at(Place.ARENA) if b.index >= 0]
     rows.append(f"{'arena':<9}{program.arena_nbytes:>12,} bytes shared by {len(temporary)} "

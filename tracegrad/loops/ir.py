@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Union
+from typing import Any
 
 from tracegrad.dims import Dim, Symbol
 from tracegrad.dtypes import BOOL, I64, DType
@@ -135,7 +135,7 @@ class Cast:
     dtype: DType
 
 
-Expr = Union[Const, Var, Index, Load, Apply, Select, Cast]
+Expr = Const | Var | Index | Load | Apply | Select | Cast
 
 
 # ------------------------------------------------------------------------------- statements
@@ -268,7 +268,7 @@ class Gemm:
     loc: SourceLoc | None = field(default=None, compare=False)
 
 
-Stmt = Union[For, Let, Store, Update, If, Alloc, Reduce, Check, Gemm]
+Stmt = For | Let | Store | Update | If | Alloc | Reduce | Check | Gemm
 
 
 # ---------------------------------------------------------------------------------- kernels

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Union
 
 import numpy as np
 
@@ -113,7 +112,7 @@ class Branch:
     loc: SourceLoc | None = field(default=None, compare=False)
 
 
-Step = Union[Launch, HostLoop, WhileLoop, Branch]
+Step = Launch | HostLoop | WhileLoop | Branch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,6 +31,7 @@ from tracegrad.ops import (
 
 __all__ = [
     "accumulate", "arithmetic", "bitcast", "bitwise", "branch", "cast", "compare", "control",
-    "create", "custom", "einsum", "handles", "index", "integer", "linalg", "order", "pairs", "pointwise",
-    "reduce", "rounding", "scatter", "select", "shape", "special", "transcendental", "views",
+    "create", "custom", "einsum", "handles", "index", "integer", "linalg", "order", "pairs",
+    "pointwise", "reduce", "rounding", "scatter", "select", "shape", "special", "transcendental",
+    "views",
 ]

@@ -14,7 +14,7 @@ from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.op import Attrs, ByRegions, Nest, NoGradient, Sample, Special, Trait, declare
 from tracegrad.loops.ir import Cast, LoopTag
 from tracegrad.ops.control import LoopAttrs
-from tracegrad.types import TensorType
+from tracegrad.types import TensorType, sizes
 
 if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
@@ -79,7 +79,7 @@ def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> An
     n, k = attrs.carries, 0
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n:]
-    stacks = [np.zeros(t.shape, t.dtype.np) for t in attrs.results[n:]]
+    stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
     while (not attrs.most or k < attrs.most) and test(*state, *consts)[0]:
         out = body(*state, *consts, **{attrs.index: k})
         state = out[:n]

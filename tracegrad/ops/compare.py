@@ -86,8 +86,8 @@ def _truth(name: str, numpy: Callable[..., Any], on_bool: Intrinsic, symbol: str
     )
 
 
-logical_and = _truth("logical_and", np.logical_and, AND, "&")
-logical_or = _truth("logical_or", np.logical_or, OR, "|")
+logical_and: OpDef = _truth("logical_and", np.logical_and, AND, "&")
+logical_or: OpDef = _truth("logical_or", np.logical_or, OR, "|")
 logical_xor = _truth("logical_xor", np.logical_xor, XOR, "^")
 
 NOT = Intrinsic("logical_not", 1, np.logical_not, "!{0}", precedence=14)

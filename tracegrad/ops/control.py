@@ -24,7 +24,7 @@ from tracegrad.graph.op import (
     declare,
 )
 from tracegrad.loops.ir import Index as IndexValue
-from tracegrad.types import TensorType
+from tracegrad.types import TensorType, sizes
 
 if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
@@ -121,7 +121,7 @@ def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
         trips = min(trips, int(count))
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n:n + attrs.consts]
-    stacks = [np.zeros(t.shape, t.dtype.np) for t in attrs.results[n:]]
+    stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
     order = range(trips)
     for k in reversed(order) if attrs.reverse else order:
         out = body(*state, *consts, *[x[k] for x in operands[n + attrs.consts:]],

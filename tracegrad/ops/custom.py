@@ -92,8 +92,9 @@ def _warn(b: GraphBuilder, attrs: SavedAttrs) -> None:
     at = f"\n{b.loc.quote()}" if b.loc is not None else ""
     warnings.warn(
         GradientWarning(
-            f"a second derivative of {attrs.name} meets a value that its forward computed and kept: "
-            f"it counts as a constant. Keep inputs or results, and compute it in backward.{at}"
+            f"a second derivative of {attrs.name} meets a value that its forward computed and "
+            "kept: it counts as a constant. Keep inputs or results, and compute it in backward."
+            + at
         ),
         stacklevel=2,
     )

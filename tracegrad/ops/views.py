@@ -21,6 +21,7 @@ from tracegrad.graph.op import (
     Attrs,
     Linear,
     Nest,
+    OpDef,
     Point,
     Sample,
     Trait,
@@ -47,7 +48,7 @@ from tracegrad.graph.storage import (
 from tracegrad.loops.ir import Apply, Combine, Expr, LoopTag
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.pairs import each_part
-from tracegrad.types import Shape, TensorType
+from tracegrad.types import Shape, TensorType, sizes
 
 if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
@@ -167,17 +168,17 @@ def _infer_slices(attrs: SlicesAttrs, base: TensorType, src: TensorType) -> Tens
 
 
 def _copy_reference(attrs: SlicesAttrs, base: np.ndarray, src: np.ndarray) -> np.ndarray:
-    out = np.array(np.broadcast_to(base, attrs.shape), order="C")
+    out = np.array(np.broadcast_to(base, sizes(attrs.shape)), order="C")
     if _is_retyped(attrs.view):
         write_view(attrs.view, out, src)
         return out
-    out.reshape(-1)[flat_positions(attrs.view, attrs.shape)] = src
+    out.reshape(-1)[flat_positions(attrs.view, sizes(attrs.shape))] = src
     return out
 
 
 def _add_reference(attrs: SlicesAttrs, base: np.ndarray, src: np.ndarray) -> np.ndarray:
-    out = np.array(np.broadcast_to(base, attrs.shape), order="C")
-    at = flat_positions(attrs.view, attrs.shape)
+    out = np.array(np.broadcast_to(base, sizes(attrs.shape)), order="C")
+    at = flat_positions(attrs.view, sizes(attrs.shape))
     np.add.at(out.reshape(-1), at, np.broadcast_to(src, at.shape))
     return out
 
@@ -202,7 +203,7 @@ def _emit_add(lb: Any, attrs: SlicesAttrs, outs: Any, base: Any, src: Any) -> No
         outs[0].update_flat(attrs.view.flat(attrs.shape, index), Combine.ADD, value)
 
 
-copy_slices = declare(
+copy_slices: OpDef = declare(
     name="copy_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_copy_reference,
     derivative=Linear(lambda b, a, ct, xs: (
         copy_slices(b, ct, 0, view=a.view, shape=a.shape), as_view(b, ct, *a.view.steps))),
@@ -248,7 +249,7 @@ def _slices_samples(rng: np.random.Generator, injective: bool) -> list[Sample]:
     for x, v in _view_samples(rng):
         if injective and not v.is_injective(x.shape):
             continue
-        part = v.shape(x.shape)
+        part = sizes(v.shape(x.shape))
         src = rng.standard_normal(part) if x.dtype.kind == "f" else rng.integers(0, 9, part)
         out.append(Sample((x, src.astype(x.dtype)), SlicesAttrs(v, x.shape)))
     return out

@@ -160,14 +160,13 @@ class Rewriter(GraphBuilder):
             types = op.infer(attrs, *[x.type for x in xs])
         except TracegradError as e:
             raise e.at(self.loc) from None
-        several = () if isinstance(types, TensorType) else tuple(types)
-        names = hints or (hint or op.name,) * (len(several) or 1)
+        several = (types,) if isinstance(types, TensorType) else types
+        names = hints or (hint or op.name,) * len(several)
         results = tuple(
-            Value(t, name, None, self.loc)
-            for t, name in zip(several or (types,), names, strict=True)
+            Value(t, name, None, self.loc) for t, name in zip(several, names, strict=True)
         )
         out = self.offer(Node(op, xs, attrs, results, regions, None, self.grad, self.loc))
-        return out if several else out[0]
+        return out[0] if isinstance(types, TensorType) else out
 
     def offer(self, node: Node) -> tuple[Operand, ...]:
         """Add `node`, or find what stands for its results."""

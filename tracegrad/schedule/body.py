@@ -161,6 +161,7 @@ class Body:
     def _control(self, node: Node) -> None:
         """The kernels of the node's regions, with their inputs bound to buffers of this body."""
         attrs, xs = node.attrs, node.operands
+        assert isinstance(attrs, (CondAttrs, WhileAttrs, LoopAttrs))
         kept = (*node.results, *(x for x in xs[attrs.carries:] if isinstance(x, Value)))
         if isinstance(attrs, CondAttrs):
             selector, n = xs[0], 1 + attrs.carries
@@ -173,7 +174,6 @@ class Body:
             body = self._inner(node.regions[1], node.results, given, inside)
             self.items.append(Cycle(attrs, (test, body), (*kept, flag), node, flag))
         else:
-            assert isinstance(attrs, LoopAttrs)
             count = xs[-1] if attrs.counted else None
             assert not isinstance(count, Literal), "scheduling stores the count"
             given = xs[attrs.carries:len(xs) - attrs.counted]
@@ -234,6 +234,8 @@ class Body:
         stack: list[tuple[Value, bool]] = [(carry, True)]
         while stack:
             x, direct = stack.pop()
+            if x in self.graph.outputs:
+                return False
             for node in self.graph.nodes:
                 if x not in node.operands:
                     continue

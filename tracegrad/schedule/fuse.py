@@ -169,7 +169,8 @@ class _Fuser:
                         by is user or _reads_same_index(by)):
                     continue
                 stack.extend((z, node) for z in node.operands)
-            elif self.overwritten.get(y, at + 1) <= at or y is update.operands[0] and by is not update:
+            elif (self.overwritten.get(y, at + 1) <= at
+                  or y is update.operands[0] and by is not update):
                 return False
         return True
 

@@ -106,7 +106,8 @@ class _Planner:
             return Branch(name(item.selector), tuple(blocks), item.node.loc)
         if isinstance(item, Cycle):
             var = Symbol(item.attrs.index, 0, last_index(item.attrs.most))
-            return WhileLoop(var, name(item.flag), *blocks, item.node.loc)
+            test, body = blocks
+            return WhileLoop(var, name(item.flag), test, body, item.node.loc)
         attrs = item.attrs
         hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
         count = None if item.count is None else name(item.count)

@@ -152,6 +152,7 @@ def _leaves(signature: CallSignature, at: int) -> list[int]:
             raise GradientError(
                 f"{signature.name}: {leaf.path} has dtype {leaf.type.dtype.np}, which has no "
                 "gradient",
-                kind="gradient_dtype", remedy="Convert it to float64, or choose other arguments with argnums.",
+                kind="gradient_dtype",
+                remedy="Convert it to float64, or choose other arguments with argnums.",
             )
     return traced

@@ -21,7 +21,8 @@ from tracegrad.graph.storage import (
 )
 from tracegrad.ops.create import full
 from tracegrad.trace.promote import as_arg, trace_of
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
 def is_complex(x: Any) -> bool:
@@ -39,12 +40,12 @@ def refuse(x: Tracer, name: str) -> None:
         )
 
 
-def real(trace: Trace, x: Tracer) -> Tracer:
+def real(trace: Recorder, x: Tracer) -> Tracer:
     """The real parts as a view; a real array is its own."""
     return _part(trace, x, 0, "real") if x.element_type.is_complex else x
 
 
-def imag(trace: Trace, x: Tracer) -> Tracer:
+def imag(trace: Recorder, x: Tracer) -> Tracer:
     """The imaginary parts as a view; of a real array zeros that may not be written."""
     x = trace.lift(x)
     if x.element_type.is_complex:
@@ -55,7 +56,7 @@ def imag(trace: Trace, x: Tracer) -> Tracer:
     return out  # type: ignore[no-any-return]
 
 
-def _part(trace: Trace, x: Tracer, k: int, origin: str) -> Tracer:
+def _part(trace: Recorder, x: Tracer, k: int, origin: str) -> Tracer:
     x = trace.lift(x)
     steps = (AsReal(), Index((*(Span(0, n) for n in x.shape), Pick(k))))
     if x.scalar:
@@ -63,7 +64,7 @@ def _part(trace: Trace, x: Tracer, k: int, origin: str) -> Tracer:
     return trace.view(x, *steps, origin=origin)
 
 
-def set_part(trace: Trace, x: Tracer, k: int, value: Any) -> None:
+def set_part(trace: Recorder, x: Tracer, k: int, value: Any) -> None:
     """``x.real = value`` (0) or ``x.imag = value`` (1)."""
     from tracegrad.trace.elementwise import store
 
@@ -83,7 +84,7 @@ def set_part(trace: Trace, x: Tracer, k: int, value: Any) -> None:
     store(trace, _part(trace, x, k, ("real", "imag")[k]), as_arg(trace, value))
 
 
-def conjugate_view(trace: Trace, x: Tracer) -> Tracer:
+def conjugate_view(trace: Recorder, x: Tracer) -> Tracer:
     """PyTorch's ``conj``: a view; a real tensor is its own."""
     if not x.element_type.is_complex:
         return x
@@ -135,7 +136,7 @@ def _is_conjugate(x: Tracer) -> bool:
     return any(isinstance(s, Conj) for s in x.alias.view.steps)
 
 
-def bitcast(trace: Trace, x: Tracer, to: DType) -> Tracer:
+def bitcast(trace: Recorder, x: Tracer, to: DType) -> Tracer:
     """The bytes of `x` as elements of `to`: shares memory, carries no gradient."""
     x = trace.lift(x)
     before = x.element_type

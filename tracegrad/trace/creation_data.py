@@ -16,12 +16,13 @@ from tracegrad.trace import layout
 from tracegrad.trace.modes import at_prompt, current_trace
 from tracegrad.trace.promote import as_arg, cast, spread_steps
 from tracegrad.trace.shape import reshape, stack
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
-def the_trace(*xs: Any) -> Trace:
+def the_trace(*xs: Any) -> Recorder:
     """The trace that records now."""
-    trace = current_trace()
+    trace: Recorder | None = current_trace()
     if trace is None:
         trace = next((x.trace for x in xs if isinstance(x, Tracer)), None) or at_prompt()
     if trace is None:
@@ -34,14 +35,14 @@ def made(array: Any) -> Tracer:
     return the_trace().concrete(np.asarray(array))
 
 
-def materialised(trace: Trace, x: Tracer | Literal, shape: tuple[int, ...]) -> Tracer:
+def materialised(trace: Recorder, x: Tracer | Literal, shape: tuple[int, ...]) -> Tracer:
     """`x` as an array of `shape` in a storage of its own."""
     if isinstance(x, Literal):
         return trace.apply(full_op, (), full_op.attrs(shape, x))  # type: ignore[no-any-return, call-arg]
     return trace.read(x, *spread_steps(x.shape, shape))
 
 
-def tracer(trace: Trace, x: Any) -> Tracer:
+def tracer(trace: Recorder, x: Any) -> Tracer:
     """`x` as a tracer: numbers become known arrays of NumPy's default dtypes."""
     arg = as_arg(trace, x)
     if isinstance(arg, Tracer):
@@ -92,7 +93,7 @@ def _relaid(x: Tracer, order: str) -> bool:
     return order == "F" and not layout.is_f_ordered(shape, strides)  # type: ignore[arg-type]
 
 
-def _from_list(trace: Trace, items: Sequence[Any], to: DType | None) -> Tracer:
+def _from_list(trace: Recorder, items: Sequence[Any], to: DType | None) -> Tracer:
     if not _holds_arrays(items):
         try:
             return trace.concrete(np.array(items, None if to is None else to.np))
@@ -120,7 +121,7 @@ def _holds_arrays(items: Sequence[Any]) -> bool:
     )
 
 
-def _strong(trace: Trace, x: Any) -> Tracer:
+def _strong(trace: Recorder, x: Any) -> Tracer:
     """An element of a list: Python numbers and weak scalars have NumPy's default dtypes."""
     out = tracer(trace, x)
     return trace.read(out) if out.weak else out

@@ -17,7 +17,8 @@ from tracegrad.trace.creation_data import array, made, the_trace, tracer
 from tracegrad.trace.elementwise import apply_op, select
 from tracegrad.trace.promote import Arg, as_arg, cast, is_known, shape_of, spread_steps
 from tracegrad.trace.shape import concatenate, reshape
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
 def arange(*args: Any, dtype: Any = None, **keywords: Any) -> Tracer:
@@ -63,7 +64,8 @@ def linspace(
     n = operator.index(num)
     if is_known((a, b)):
         ends: Any = (_value(a), _value(b))
-        out: Any = np.linspace(*ends, n, endpoint, retstep, _given(dtype), axis)
+        out: Any = np.linspace(  # type: ignore[call-overload]  # known for literal flags alone
+            *ends, n, endpoint, retstep, _given(dtype), axis)
         return (made(out[0]), made(out[1])) if retstep else made(out)
     if shape_of(a) != () or shape_of(b) != () or retstep:
         raise UnsupportedError(
@@ -124,7 +126,7 @@ class _Joiner:
         wide = [reshape(trace, x, (-1, 1)) if len(x.shape) == 1 else x for x in xs]
         return concatenate(trace, wide, len(wide[0].shape) - 1)
 
-    def _part(self, trace: Trace, p: Any) -> Tracer:
+    def _part(self, trace: Recorder, p: Any) -> Tracer:
         if isinstance(p, str):
             raise UnsupportedError(
                 f"np.r_ with the directive {p!r} is not supported", loc=source.here()

@@ -39,11 +39,12 @@ from tracegrad.trace.promote import (
     shape_of,
     ufunc_of,
 )
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
 
 
-def scalar_flag(trace: Trace, shape: tuple[int, ...]) -> bool:
+def scalar_flag(trace: Recorder, shape: tuple[int, ...]) -> bool:
     """Whether a fresh result of this shape is a NumPy scalar."""
     return shape == () and trace.face.numpy_scalars  # type: ignore[attr-defined, no-any-return]
 
@@ -61,7 +62,7 @@ def strides_of(shape: tuple[int, ...], args: Sequence[Arg]) -> layout.Strides | 
 
 
 def apply_op(
-    trace: Trace,
+    trace: Recorder,
     op: OpDef,
     args: Sequence[Arg],
     *,
@@ -89,7 +90,7 @@ def apply_op(
 
 
 def prepared(
-    trace: Trace, args: Sequence[Arg], ins: Sequence[DType], shape: tuple[int, ...]
+    trace: Recorder, args: Sequence[Arg], ins: Sequence[DType], shape: tuple[int, ...]
 ) -> list[Tracer | Literal]:
     """Operands cast to `ins` and repeated to `shape`."""
     known = is_known(args)
@@ -128,7 +129,7 @@ def _checked(op: OpDef, xs: Sequence[Tracer | Literal]) -> OpDef:
     return op
 
 
-def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None:
+def _out_of_range(trace: Recorder, op: OpDef, args: Sequence[Arg]) -> Tracer | None:
     """A comparison with a Python integer that the other operand's dtype cannot hold."""
     ufunc: Any = ufunc_of(op)
     if ufunc not in COMPARISONS or not any(type(x) is int for x in args):
@@ -153,7 +154,7 @@ def _out_of_range(trace: Trace, op: OpDef, args: Sequence[Arg]) -> Tracer | None
     return None
 
 
-def select(trace: Trace, cond: Arg, x: Arg, y: Arg) -> Tracer:
+def select(trace: Recorder, cond: Arg, x: Arg, y: Arg) -> Tracer:
     """``np.where(cond, x, y)``; of shape () it is an array, not a scalar."""
     dtype = result_type(trace, (x, y))
     args = (cond, x, y)
@@ -164,7 +165,7 @@ def select(trace: Trace, cond: Arg, x: Arg, y: Arg) -> Tracer:
     )
 
 
-def truth(trace: Trace, x: Arg) -> Arg:
+def truth(trace: Recorder, x: Arg) -> Arg:
     """`x` as bool: true where it is not zero."""
     if isinstance(x, Tracer):
         return x if x.element_type is BOOL else cast(trace, x, BOOL)
@@ -187,7 +188,7 @@ def check_writable(target: Tracer, message: str = "assignment destination is rea
 
 
 def check_target(
-    trace: Trace, target: Tracer, operands: Sequence[Any] = (), *, allow_overlap: bool = False
+    trace: Recorder, target: Tracer, operands: Sequence[Any] = (), *, allow_overlap: bool = False
 ) -> None:
     """Refusals that come before shapes and dtypes: read-only arrays, creation kinds, overlap."""
     trace.place()
@@ -200,7 +201,7 @@ def check_target(
 
 
 def write_op(
-    trace: Trace,
+    trace: Recorder,
     target: Tracer,
     op: OpDef,
     args: Sequence[Arg],
@@ -241,7 +242,7 @@ def write_op(
     return store(trace, target, value)
 
 
-def store(trace: Trace, target: Tracer, value: Arg, *, allow_overlap: bool = False) -> Tracer:
+def store(trace: Recorder, target: Tracer, value: Arg, *, allow_overlap: bool = False) -> Tracer:
     """``target[...] = value`` with any conversion of dtype; the shape must broadcast."""
     check_target(trace, target, (value,), allow_overlap=allow_overlap)
     shape = shape_of(value)
@@ -263,7 +264,7 @@ def store(trace: Trace, target: Tracer, value: Arg, *, allow_overlap: bool = Fal
     return target
 
 
-def check_cast(trace: Trace, name: str, out: DType, to: DType, casting: str) -> None:
+def check_cast(trace: Recorder, name: str, out: DType, to: DType, casting: str) -> None:
     if trace.face.numpy_scalars:  # type: ignore[attr-defined]
         if not np.can_cast(out.np, to.np, casting):  # type: ignore[arg-type]
             public = _numpy_name(name)
@@ -291,7 +292,7 @@ def _numpy_name(name: str) -> str:
     return ufunc.__name__ if ufunc is not None else name
 
 
-def check_fits(trace: Trace, name: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+def check_fits(trace: Recorder, name: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     if shape == target or broadcast_to_target(shape, target):
         return
     if trace.face.numpy_scalars:  # type: ignore[attr-defined]
@@ -333,5 +334,5 @@ def _check_assignable(
         )
 
 
-def as_args(trace: Trace, xs: Sequence[Any]) -> list[Arg]:
+def as_args(trace: Recorder, xs: Sequence[Any]) -> list[Arg]:
     return [as_arg(trace, x) for x in xs]

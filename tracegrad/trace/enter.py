@@ -125,6 +125,7 @@ def _trace(
     exact = options.views == "exact" if parent is None else parent.exact_views
     trace = Trace(signature.name, face, parent, exact)
     trace.rolling = plan
+    trace.strict = options.strict and parent is None and not face.numpy_scalars  # type: ignore
     captures, names = _outside_of(trace, parent, options.substitute)
     if parent is None and not tracked:
         tracked = [k for k, leaf in enumerate(signature.leaves) if leaf.tracked]
@@ -231,7 +232,8 @@ def _argument(trace: Trace, leaf: Leaf, tracked: bool) -> Tracer:
     )
     if leaf.asked:
         made.alias.leaf = made.alias.family.leaf = True
-        segments.place_point(trace, made, leaf=True, cut=False)
+        if not leaf.type.dtype.is_complex:
+            segments.place_point(trace, made, leaf=True, cut=False)
         if leaf.has_grad:
             trace.had_grad.add(made)
     return made

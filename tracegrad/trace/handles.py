@@ -71,6 +71,7 @@ class Handles(Nesting):
         """Move known contents into the graph, since a traced value is about to enter them."""
         assert memory.array is not None
         trace = memory.trace
+        assert isinstance(trace, Handles), "what runs at the prompt has no graph"
         memory.base = trace._enter(memory, memory.array)
         memory.array = None
 

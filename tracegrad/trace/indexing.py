@@ -30,7 +30,8 @@ from tracegrad.trace import layout
 from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, is_known, shape_of
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.symbolic_index import symbolic_span, wrapped
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
 
 INVALID = (
@@ -69,7 +70,7 @@ class _Flag:
     value: bool
 
 
-def parse(trace: Trace, x: Tracer, key: Any) -> Parsed:
+def parse(trace: Recorder, x: Tracer, key: Any) -> Parsed:
     """`key` for a tensor like `x`.  Raises IndexingError in NumPy's words."""
     raw = list(key) if isinstance(key, tuple) else [key]
     entries = _fill(trace, [e if e is Ellipsis else _entry(trace, e) for e in raw], len(x.shape))
@@ -95,7 +96,7 @@ def parse(trace: Trace, x: Tracer, key: Any) -> Parsed:
     return out
 
 
-def _fill(trace: Trace, entries: list[Any], rank: int) -> list[Any]:
+def _fill(trace: Recorder, entries: list[Any], rank: int) -> list[Any]:
     """Entries for every axis: the ellipsis, or the end, stands for full slices."""
     dots = [k for k, e in enumerate(entries) if e is Ellipsis]
     if len(dots) > 1:
@@ -121,15 +122,15 @@ def _axes_used(entry: Any) -> int:
     return 1
 
 
-def _kind(trace: Trace) -> str | None:
+def _kind(trace: Recorder) -> str | None:
     return None if _numpy(trace) else "out_of_bounds"
 
 
-def _numpy(trace: Trace) -> bool:
+def _numpy(trace: Recorder) -> bool:
     return trace.face.numpy_scalars  # type: ignore[attr-defined, no-any-return]
 
 
-def _entry(trace: Trace, entry: Any) -> Any:
+def _entry(trace: Recorder, entry: Any) -> Any:
     """An int, slice, None, `_Flag`, or a tracer of integers or bools."""
     if entry is None or isinstance(entry, slice):
         return entry
@@ -149,7 +150,7 @@ def _entry(trace: Trace, entry: Any) -> Any:
     raise IndexingError(INVALID, loc=source.here())
 
 
-def _index_array(trace: Trace, entry: Any) -> Tracer | Literal:
+def _index_array(trace: Recorder, entry: Any) -> Tracer | Literal:
     if isinstance(entry, (Tracer, np.ndarray)):
         return as_arg(trace, entry)  # type: ignore[return-value]
     from tracegrad.trace.creation_data import array
@@ -159,7 +160,7 @@ def _index_array(trace: Trace, entry: Any) -> Tracer | Literal:
     return array(list(entry))
 
 
-def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
+def _array_entry(trace: Recorder, given: Tracer | Literal) -> Any:
     kind = given.dtype if isinstance(given, Literal) else given.element_type
     if kind is not BOOL and not kind.is_integer:
         raise IndexingError(
@@ -173,7 +174,7 @@ def _array_entry(trace: Trace, given: Tracer | Literal) -> Any:
     return given
 
 
-def _add(trace: Trace, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
+def _add(trace: Recorder, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
     """Append one entry to `out`; says whether it counts as basic, int or array."""
     at = sum(not isinstance(i, Pick) for i in out.items)
     if entry is None:
@@ -199,7 +200,7 @@ def _add(trace: Trace, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
     return "array"
 
 
-def _add_mask(trace: Trace, x: Tracer, out: Parsed, mask: Tracer, axis: int, at: int) -> None:
+def _add_mask(trace: Recorder, x: Tracer, out: Parsed, mask: Tracer, axis: int, at: int) -> None:
     for k, (n, m) in enumerate(zip(x.shape[axis:], mask.shape, strict=False), axis):
         if n != m:
             raise IndexingError(
@@ -221,7 +222,7 @@ def _add_mask(trace: Trace, x: Tracer, out: Parsed, mask: Tracer, axis: int, at:
     out.mask, out.mask_at = mask, at
 
 
-def _wrap(trace: Trace, at: int, axis: int, size: int) -> int:
+def _wrap(trace: Recorder, at: int, axis: int, size: int) -> int:
     if not -size <= at < size:
         raise IndexingError(
             bounds_message(WrapAttrs(size, axis), at), loc=source.here(), kind=_kind(trace)
@@ -229,7 +230,7 @@ def _wrap(trace: Trace, at: int, axis: int, size: int) -> int:
     return at + size if at < 0 else at
 
 
-def _span(trace: Trace, s: slice, size: int) -> Span:
+def _span(trace: Recorder, s: slice, size: int) -> Span:
     if any(isinstance(e, SymbolicInt) for e in (s.start, s.stop, s.step)):
         return symbolic_span(s, size)
     try:
@@ -253,7 +254,7 @@ def _span(trace: Trace, s: slice, size: int) -> Span:
     return Span(start, count, step) if count else Span(0, 0)
 
 
-def checked(trace: Trace, index: Tracer, axis: int, size: int) -> Tracer | Literal:
+def checked(trace: Recorder, index: Tracer, axis: int, size: int) -> Tracer | Literal:
     """The index made not negative; checked now when known, else when the kernel runs."""
     attrs = WrapAttrs(size, axis)
     known = index.concrete
@@ -279,7 +280,7 @@ def is_whole(x: Tracer, parsed: Parsed) -> bool:
     )
 
 
-def get(trace: Trace, x: Tracer, key: Any) -> Any:
+def get(trace: Recorder, x: Tracer, key: Any) -> Any:
     """``x[key]``: a view, a scalar (Array face, integers only), or a copy by gather.
 
     With a traced boolean mask the shape would depend on values: the result can only be computed
@@ -323,7 +324,7 @@ def _gathered_strides(part: Tracer, index: list[Tracer | Literal]) -> tuple[int,
     return (*(s * max(math.prod(rest), 1) for s in layout.dense(lead)), *inner)
 
 
-def _basic(trace: Trace, x: Tracer, parsed: Parsed) -> Tracer:
+def _basic(trace: Recorder, x: Tracer, parsed: Parsed) -> Tracer:
     step = Index(tuple(parsed.items))
     if parsed.scalar and _numpy(trace):
         return trace.read(x, step, scalar=True)
@@ -332,7 +333,9 @@ def _basic(trace: Trace, x: Tracer, parsed: Parsed) -> Tracer:
     return trace.view(x, step, origin="select" if parsed.scalar else "slice")
 
 
-def gathered_axes(trace: Trace, x: Tracer, parsed: Parsed) -> tuple[Tracer, list[Tracer | Literal]]:
+def gathered_axes(
+    trace: Recorder, x: Tracer, parsed: Parsed
+) -> tuple[Tracer, list[Tracer | Literal]]:
     """The basic part as a view with the indexed axes moved to the front, and the indices with
     one shape."""
     part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")

@@ -31,10 +31,11 @@ from tracegrad.trace.elementwise import (
 from tracegrad.trace.masked import MaskedRead, set_masked
 from tracegrad.trace.promote import Arg, as_arg, broadcast, cast, is_known, loop_of, shape_of
 from tracegrad.trace.shape import axis_of, reshape, swapaxes
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
-def setitem(trace: Trace, x: Tracer, key: Any, value: Any) -> None:
+def setitem(trace: Recorder, x: Tracer, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     x = trace.lift(x)
     check_writable(x)
@@ -86,7 +87,7 @@ def _is_part(part: Tracer, x: Tracer, step: Index) -> bool:
     )
 
 
-def _set_arrays(trace: Trace, x: Tracer, parsed: indexing.Parsed, value: Arg) -> None:
+def _set_arrays(trace: Recorder, x: Tracer, parsed: indexing.Parsed, value: Arg) -> None:
     part, index = indexing.gathered_axes(trace, x, parsed)
     check_target(trace, part, (value,))
     src = placed(trace, cast(trace, value, part.element_type), parsed, part, index)
@@ -95,7 +96,7 @@ def _set_arrays(trace: Trace, x: Tracer, parsed: indexing.Parsed, value: Arg) ->
 
 
 def placed(
-    trace: Trace,
+    trace: Recorder,
     value: Tracer | Literal,
     parsed: indexing.Parsed,
     part: Tracer,
@@ -139,7 +140,7 @@ def _is_unique(shape: tuple[int, ...], index: Sequence[Tracer | Literal]) -> boo
     return len(np.unique(flat)) == flat.size
 
 
-def add_at(trace: Trace, x: Tracer, key: Any, value: Any, add: OpDef) -> None:
+def add_at(trace: Recorder, x: Tracer, key: Any, value: Any, add: OpDef) -> None:
     """``np.add.at(x, key, value)``: repeated elements accumulate."""
     x = trace.lift(x)
     trace.place()
@@ -161,7 +162,9 @@ def add_at(trace: Trace, x: Tracer, key: Any, value: Any, add: OpDef) -> None:
     trace.write(part, scatter_add, (part, src, *index), ScatterAttrs(part.shape))
 
 
-def index_add(trace: Trace, x: Tracer, dim: Any, index: Any, value: Any, alpha: Any = 1) -> Tracer:
+def index_add(
+    trace: Recorder, x: Tracer, dim: Any, index: Any, value: Any, alpha: Any = 1
+) -> Tracer:
     """PyTorch's ``x.index_add_(dim, index, value)``."""
     x = trace.lift(x)
     at, given = as_arg(trace, index), as_arg(trace, value)
@@ -192,7 +195,7 @@ def index_add(trace: Trace, x: Tracer, dim: Any, index: Any, value: Any, alpha: 
     return x
 
 
-def masked_fill(trace: Trace, x: Tracer, mask: Any, value: Any) -> Tracer:
+def masked_fill(trace: Recorder, x: Tracer, mask: Any, value: Any) -> Tracer:
     """PyTorch's ``x.masked_fill_(mask, value)``; the value has no axes."""
     x = trace.lift(x)
     cond, given = as_arg(trace, mask), as_arg(trace, value)
@@ -213,7 +216,7 @@ def masked_fill(trace: Trace, x: Tracer, mask: Any, value: Any) -> Tracer:
     return x
 
 
-def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tracer:
+def fill(trace: Recorder, x: Tracer, value: Any, allow_overlap: bool = False) -> Tracer:
     """Every element becomes `value`, which has no axes."""
     x = trace.lift(x)
     check_writable(x)
@@ -227,7 +230,7 @@ def fill(trace: Trace, x: Tracer, value: Any, allow_overlap: bool = False) -> Tr
     return store(trace, x, given, allow_overlap=allow_overlap)
 
 
-def copy_into(trace: Trace, x: Tracer, value: Any) -> Tracer:
+def copy_into(trace: Recorder, x: Tracer, value: Any) -> Tracer:
     """``x.copy_(value)``: `value` broadcasts and is converted."""
     x = trace.lift(x)
     check_writable(x)

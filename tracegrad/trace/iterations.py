@@ -232,6 +232,7 @@ def _integer(outer: Trace, x: Any, name: str) -> Any:
         raise ArgumentError(f"{name} of fori_loop is an integer", loc=source.here())
     if isinstance(given, Literal):
         return given.value
+    assert isinstance(given, Tracer), "Python numbers have no dtype"
     faces: Any = outer.face
     return outer.apply(cast_op, (given,), cast_op.attrs(dtype=I64), scalar=faces.numpy_scalars)
 

@@ -144,7 +144,7 @@ def leaf_entry(x: Any) -> Hashable:
         check_array(x)
         return array_entry(x)
     if kind is float or kind is complex:
-        return kind
+        return kind  # type: ignore[return-value]  # classes can be hashed
     if isinstance(x, np.generic):
         dtypes.of(x.dtype)
         return (kind, "scalar")

@@ -17,11 +17,12 @@ from tracegrad.trace.creation import tracer
 from tracegrad.trace.elementwise import apply_op, scalar_flag
 from tracegrad.trace.promote import cast, result_type
 from tracegrad.trace.shape import axes_of, axis_of, diagonal, ravel, reshape, view
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
 
 
-def _pair(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer]:
+def _pair(trace: Recorder, a: Any, b: Any) -> tuple[Tracer, Tracer]:
     """Both operands as tracers of their common dtype."""
     x, y = tracer(trace, a), tracer(trace, b)
     dtype = result_type(trace, (x, y))
@@ -29,12 +30,12 @@ def _pair(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer]:
 
 
 def _product(
-    trace: Trace, build: Any, x: Tracer, y: Tracer, shape: tuple[int, ...], hint: str
+    trace: Recorder, build: Any, x: Tracer, y: Tracer, shape: tuple[int, ...], hint: str
 ) -> Tracer:
     return trace.compose(build, (x, y), hint=hint, scalar=scalar_flag(trace, shape))
 
 
-def matmul(trace: Trace, a: Any, b: Any) -> Tracer:
+def matmul(trace: Recorder, a: Any, b: Any) -> Tracer:
     """``a @ b``; operands need at least one axis."""
     x, y = _pair(trace, a, b)
     for k, z in enumerate((x, y)):
@@ -55,7 +56,7 @@ def matmul(trace: Trace, a: Any, b: Any) -> Tracer:
     return _product(trace, einsum.matmul_any, x, y, () if flat else (1,), "matmul")
 
 
-def dot(trace: Trace, a: Any, b: Any) -> Tracer:
+def dot(trace: Recorder, a: Any, b: Any) -> Tracer:
     """``np.dot``: a product of scalars, an inner product, or a sum over the last axis of `a` and
     the second to last of `b`."""
     x, y = _pair(trace, a, b)
@@ -71,14 +72,14 @@ def dot(trace: Trace, a: Any, b: Any) -> Tracer:
     return _tensordot(trace, x, y, [len(x.shape) - 1], [axis])
 
 
-def _tensordot(trace: Trace, x: Tracer, y: Tracer, xa: list[int], ya: list[int]) -> Tracer:
+def _tensordot(trace: Recorder, x: Tracer, y: Tracer, xa: list[int], ya: list[int]) -> Tracer:
     rank = len(x.shape) + len(y.shape) - len(xa) - len(ya)
     return _product(
         trace, lambda b, u, v: einsum.tensordot(b, u, v, xa, ya), x, y, (1,) * rank, "dot"
     )
 
 
-def inner(trace: Trace, a: Any, b: Any) -> Tracer:
+def inner(trace: Recorder, a: Any, b: Any) -> Tracer:
     x, y = _pair(trace, a, b)
     if not x.shape or not y.shape:
         return apply_op(trace, arithmetic.mul, (x, y))
@@ -91,20 +92,20 @@ def inner(trace: Trace, a: Any, b: Any) -> Tracer:
     return _tensordot(trace, x, y, [len(x.shape) - 1], [len(y.shape) - 1])
 
 
-def vdot(trace: Trace, a: Any, b: Any) -> Tracer:
+def vdot(trace: Recorder, a: Any, b: Any) -> Tracer:
     x, y = tracer(trace, a), tracer(trace, b)
     if x.element_type.is_complex:
         x = apply_op(trace, arithmetic.conj, (x,))
     return dot(trace, ravel(trace, x), ravel(trace, y))
 
 
-def outer(trace: Trace, a: Any, b: Any) -> Tracer:
+def outer(trace: Recorder, a: Any, b: Any) -> Tracer:
     x, y = tracer(trace, a), tracer(trace, b)
     column = reshape(trace, ravel(trace, x), (-1, 1) if x.shape != (0,) else (0, 1))
     return apply_op(trace, arithmetic.mul, (column, ravel(trace, y)))
 
 
-def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Tracer:
+def tensordot(trace: Recorder, a: Any, b: Any, axes: Any = 2) -> Tracer:
     x, y = _pair(trace, a, b)
     if isinstance(axes, (tuple, list)):
         first, second = axes
@@ -129,7 +130,7 @@ def _many(axes: Any) -> list[Any]:
     return list(axes) if isinstance(axes, (tuple, list)) else [axes]
 
 
-def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
+def einsum_call(trace: Recorder, spec: Any, operands: list[Any]) -> Tracer:
     """``np.einsum`` with a subscript string and one or two operands."""
     if not isinstance(spec, str):
         raise UnsupportedError(
@@ -157,7 +158,7 @@ def einsum_call(trace: Trace, spec: Any, operands: list[Any]) -> Tracer:
     )
 
 
-def _relabelled(trace: Trace, x: Tracer, labels: Sequence[str], out: Sequence[str]) -> Tracer:
+def _relabelled(trace: Recorder, x: Tracer, labels: Sequence[str], out: Sequence[str]) -> Tracer:
     """The view of `x` that an einsum without a sum is: diagonals and permuted axes."""
     left = list(labels)
     for label in dict.fromkeys(labels):
@@ -176,13 +177,15 @@ def _relabelled(trace: Trace, x: Tracer, labels: Sequence[str], out: Sequence[st
 
 
 def trace_of_matrix(
-    trace: Trace, x: Tracer, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None
+    trace: Recorder, x: Tracer, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None
 ) -> Tracer:
     """``np.trace``: the sum of a diagonal."""
     return reduce.sum(trace, diagonal(trace, x, offset, axis1, axis2, readonly=True), -1, dtype)
 
 
-def norm(trace: Trace, a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
+def norm(
+    trace: Recorder, a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
+) -> Tracer:
     """``np.linalg.norm`` of vectors (every `ord`) and matrices (Frobenius, 1, inf)."""
     x = tracer(trace, a)
     if x.element_type.is_complex:
@@ -202,13 +205,13 @@ def norm(trace: Trace, a: Any, ord: Any = None, axis: Any = None, keepdims: bool
     raise ValueArgumentError("Improper number of dimensions to norm.", loc=source.here())
 
 
-def _root(trace: Trace, x: Tracer, axes: Any, keepdims: bool) -> Tracer:
+def _root(trace: Recorder, x: Tracer, axes: Any, keepdims: bool) -> Tracer:
     total = reduce.sum(trace, apply_op(trace, arithmetic.mul, (x, x)), axes, None, keepdims)
     return reduce.root(trace, total)
 
 
 def _vector_norm(
-    trace: Trace, x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool
+    trace: Recorder, x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool
 ) -> Tracer:
     if ord is None or ord == 2:
         return _root(trace, x, axes, keepdims)
@@ -231,7 +234,7 @@ def _vector_norm(
     return apply_op(trace, transcendental.power, (total, 1.0 / float(ord)))
 
 
-def _matrix_norm(trace: Trace, x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Tracer:
+def _matrix_norm(trace: Recorder, x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Tracer:
     if ord in (None, "fro", "f"):
         return _root(trace, x, axis, keepdims)
     row, column = (axis_of(trace, k, len(x.shape)) for k in axis)

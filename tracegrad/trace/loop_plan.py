@@ -126,7 +126,8 @@ class Plan:
     """The decisions of one trace, by `for` statement, call path and types on entry.
 
     `pending`: a trial learned something, whatever user code made of the exception.  `undo`
-    takes back what traced code did to objects outside.
+    takes back what traced code did to objects outside; `watched` are containers there, with their
+    contents when they were first read.
     """
 
     loops: str = "auto"
@@ -135,6 +136,7 @@ class Plan:
     pending: bool = False
     restarts: int = 0
     undo: list[Callable[[], None]] = field(default_factory=list)
+    watched: list[tuple[Any, Any]] = field(default_factory=list)
     _warned: bool = False
 
     def decision(self, frame: FrameType) -> Decision:
@@ -153,6 +155,9 @@ class Plan:
         for action in reversed(self.undo):
             action()
         self.undo.clear()
+        for raw, held in self.watched:
+            restore(raw, held)
+        self.watched.clear()
         self.pending = False
         self.restarts += 1
         for d in self.decisions.values():
@@ -220,6 +225,12 @@ class Plan:
         return tuple(out)
 
 
+def restore(raw: Any, held: Any) -> None:
+    """Give a list, dictionary or set the contents of `held`."""
+    raw.clear()
+    raw.extend(held) if isinstance(raw, list) else raw.update(held)
+
+
 def _kind(x: Any) -> Any:
     """The part of a local name's type that decides how a loop carries it."""
     if isinstance(x, Tracer):
@@ -241,8 +252,9 @@ class Open:
 
     def split(self, points: tuple[int, ...]) -> NoReturn:
         """Cut the domain at these values of the node's index."""
-        part, decision = self.trial.part, self.trial.decision
-        decision.split(tuple(part.first + x * decision.period for x in points))
+        decision: Decision = self.trial.decision
+        decision.split(tuple(self.trial.part.first + x * decision.period for x in points))
 
     def repeat(self, period: int) -> NoReturn:
-        self.trial.decision.repeat(period)
+        decision: Decision = self.trial.decision
+        decision.repeat(period)

@@ -27,12 +27,13 @@ _LEAVES = (int, float, complex, str, bytes, type(None), np.generic, np.ndarray, 
 class Reach:
     """The objects that can be reached from `frame` and its callers, with their contents now."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: FrameType, watched: list[tuple[Any, Any]]) -> None:
         self.frame = frame
+        self.watched, self.known = watched, len(watched)
         self.outer = [f for f in frames.callers(frame) if f is not frame]
         self.names = frames.everything(frame)
         self.locals = [frames.everything(f) for f in self.outer]
-        self.objects = _walk([*self.names.values(),
+        self.objects = _walk([*(raw for raw, _ in watched), *self.names.values(),
                               *(v for names in self.locals for v in names.values())])
 
     def tracers(self, but: Collection[str] = (), apart: Collection[Any] = ()
@@ -67,6 +68,9 @@ class Reach:
                 continue
             if len(after) != len(inside) or not all(map(same, inside, after)):
                 return f"it changes {self._describe(obj)}"
+        for raw, held in self.watched[self.known:]:
+            if not _equal(raw, held):
+                return f"it changes a {type(raw).__name__} outside the function"
         for frame, before in zip(self.outer, self.locals, strict=True):
             for name, value in frames.everything(frame).items():
                 if not same(before.get(name, frames.ABSENT), value) and id(value) not in now:
@@ -95,13 +99,18 @@ class Reach:
 def left_behind(value: Any, trace: Trace, index: str, stored: Collection[str]) -> str:
     """What an object made in the body holds of the body: ``index``, ``value`` or nothing."""
     found = ""
-    for obj, inside in _walk([value], stored).values():
+    for _, inside in _walk([value], stored).values():
         for x in inside:
             if isinstance(x, SymbolicInt) and any(s.name == index for s in dims.symbols(x.dim)):
                 return "index"
             if isinstance(x, Tracer) and x.trace is trace:
                 found = "value"
     return found
+
+
+def _equal(a: Any, b: Any) -> bool:
+    x, y = _contents(a), _contents(b)
+    return len(x) == len(y) and all(map(same, x, y))
 
 
 def same(a: Any, b: Any) -> bool:

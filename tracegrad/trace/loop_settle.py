@@ -284,7 +284,8 @@ class _Settling:
             written = carry.inner.memory.written
             if captured is not None and (captured.inner.written or written):
                 trial.peel(slot, "is also written under another name")
-            if written and not carry.stays and self.exits.is_shared(carry.before.memory, carry.slots):
+            if (written and not carry.stays
+                    and self.exits.is_shared(carry.before.memory, carry.slots)):
                 trial.peel(slot, "is an array of others that the first iteration writes")
         if len(arrays) >= trial.trips:
             trial.decision.give_up("it runs too few times for its arrays")

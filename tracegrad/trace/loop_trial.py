@@ -66,7 +66,7 @@ class Trial:
         self.modes = STATE.grad, STATE.inference
         self.names = (*driver.code.stored,
                       *(n for n in self.learned.more if n not in driver.code.stored))
-        self.reach = Reach(frame)
+        self.reach = Reach(frame, outer.rolling.watched)
         self._promote_known()
         self.slots = Slots(frames.read(frame, self.names), self.learned.containers)
         outer.place()
@@ -174,13 +174,13 @@ class Trial:
             self.decision.give_up("it switches the gradient mode")
         if self.trace.prints:
             self.decision.give_up("it prints")
-        change = self.reach.change(self.names)
-        if change:
-            self.decision.give_up(change)
         more = self.reach.renamed(self.names)
         if more:
             self.learned.more.update(dict.fromkeys(more))
             self.decision.again()
+        change = self.reach.change(self.names)
+        if change:
+            self.decision.give_up(change)
         found = settle(self, frame)
         self.trace.place()
         values = self._emit()
@@ -202,6 +202,8 @@ class Trial:
         region = Graph(region.name, region.stage, tuple(inputs), region.nodes,
                        region.outputs, tuple(tracked[x] for x in inputs))
         self._check_conversions(region)
+        if not outputs:
+            return {}  # nothing that the loop does is seen
         types = tuple(x.type for x in inputs[:len(self.carries) + len(written)])
         attrs = LoopAttrs(self.name, self.trips, False, len(types), len(read), types)
         operands = [self._initial(c) for c in self.carries]

@@ -22,7 +22,8 @@ from tracegrad.ops.select import where as where_op
 from tracegrad.trace.elementwise import apply_op, check_target, prepared, select
 from tracegrad.trace.indexing import MASK_REMEDY, Parsed, is_whole
 from tracegrad.trace.promote import Arg, as_arg, cast, shape_of, ufunc_ops
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
 class MaskedRead:
@@ -31,7 +32,7 @@ class MaskedRead:
     __slots__ = ("_key", "_loc", "_mask", "_values")
     __array_priority__ = 1000.0
 
-    def __init__(self, trace: Trace, x: Tracer, parsed: Parsed) -> None:
+    def __init__(self, trace: Recorder, x: Tracer, parsed: Parsed) -> None:
         part, mask = masked_part(trace, x, parsed)
         self._loc = source.here()
         assert parsed.mask is not None
@@ -157,7 +158,7 @@ def mask_key(mask: Tracer) -> tuple[object, ...]:
     return mask.memory, mask.memory.version, mask.alias.view
 
 
-def masked_part(trace: Trace, x: Tracer, parsed: Parsed) -> tuple[Tracer, Tracer]:
+def masked_part(trace: Recorder, x: Tracer, parsed: Parsed) -> tuple[Tracer, Tracer]:
     """The basic part of a masked index, and the mask read with its shape."""
     part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")
     mask = parsed.mask
@@ -172,7 +173,7 @@ def masked_part(trace: Trace, x: Tracer, parsed: Parsed) -> tuple[Tracer, Tracer
     return part, trace.read(mask, Index(items), Expand(shape))
 
 
-def set_masked(trace: Trace, x: Tracer, parsed: Parsed, value: Any) -> None:
+def set_masked(trace: Recorder, x: Tracer, parsed: Parsed, value: Any) -> None:
     """``x[mask] = value`` with a traced mask: a write of ``where(mask, value, old)``."""
     part, mask = masked_part(trace, x, parsed)
     check_target(trace, part, (value,))

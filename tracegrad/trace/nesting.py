@@ -103,12 +103,10 @@ class Nesting(Recorder):
             xs[0].trace._promote(outer)  # type: ignore[attr-defined]
         capture = self._capture(outer, tracked=tracked)
         capture.passed = True
+        inner, fam = capture.inner, capture.inner.family
+        assert fam is not None, "a capture has a family from the start"
         return [
-            self._again(
-                x,
-                replace(x.alias, storage=capture.inner, family=capture.inner.family, own=False),
-                None,
-            )
+            self._again(x, replace(x.alias, storage=inner, family=fam, own=False), None)
             for x in xs
         ]
 

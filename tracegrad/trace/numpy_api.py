@@ -31,7 +31,8 @@ from tracegrad.trace.numpy_table import FUNCTIONS, NO_VALUE, dispatch, implement
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import as_arg, cast, trace_of
 from tracegrad.trace.strided import numpy_as_strided, sliding_window_view
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
 @implements(np.where)
@@ -94,7 +95,7 @@ def clip(
     return value if out is None else into(trace, value, (out,))
 
 
-def clipped(trace: Trace, x: Any, low: Any, high: Any) -> Tracer:
+def clipped(trace: Recorder, x: Any, low: Any, high: Any) -> Tracer:
     """``min(max(x, low), high)``; None leaves a side open."""
     lo = None if low is None or low is NO_VALUE else as_arg(trace, low)
     hi = None if high is None or high is NO_VALUE else as_arg(trace, high)

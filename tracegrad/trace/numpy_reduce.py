@@ -14,10 +14,11 @@ from tracegrad.trace.elementwise import apply_op, truth
 from tracegrad.trace.numpy_table import NO_VALUE, implements
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import cast, trace_of
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
-def _start(a: Any, *others: Any) -> tuple[Trace, Tracer]:
+def _start(a: Any, *others: Any) -> tuple[Recorder, Tracer]:
     from tracegrad.trace.creation import array, the_trace
 
     trace = the_trace(a, *others)
@@ -28,7 +29,7 @@ def _flag(keepdims: Any) -> bool:
     return False if keepdims is NO_VALUE or keepdims is None else bool(keepdims)
 
 
-def _out(trace: Trace, value: Tracer, out: Any) -> Tracer:
+def _out(trace: Recorder, value: Tracer, out: Any) -> Tracer:
     return value if out is None else into(trace, value, (out,))
 
 

@@ -15,10 +15,11 @@ from tracegrad.trace.creation import array, the_trace, tracer
 from tracegrad.trace.numpy_table import implements
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import as_arg, as_int, broadcast_shapes, cast
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 
-def start(a: Any) -> tuple[Trace, Tracer]:
+def start(a: Any) -> tuple[Recorder, Tracer]:
     """The trace, and `a` as a tracer (lists become arrays)."""
     trace = the_trace(a)
     return trace, array(a) if isinstance(a, (list, tuple)) else tracer(trace, a)
@@ -126,7 +127,7 @@ def diag(v: Any, k: Any = 0) -> Tracer:
     return out
 
 
-def _shape_store(trace: Trace, target: Tracer, value: Tracer) -> None:
+def _shape_store(trace: Recorder, target: Tracer, value: Tracer) -> None:
     from tracegrad.trace.elementwise import store
 
     store(trace, target, value)
@@ -186,7 +187,7 @@ def _at_least(arys: Sequence[Any], to: Any) -> Any:
 # -------------------------------------------------------------------------------------- joins
 
 
-def _parts(arrays: Any) -> tuple[Trace, list[Any]]:
+def _parts(arrays: Any) -> tuple[Recorder, list[Any]]:
     if isinstance(arrays, Tracer):
         return the_trace(arrays), list(arrays)  # type: ignore[call-overload]
     trace = the_trace(*arrays)

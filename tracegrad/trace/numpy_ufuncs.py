@@ -19,7 +19,8 @@ from tracegrad.trace.creation import tracer
 from tracegrad.trace.elementwise import apply_op, fast_power, store, write_op
 from tracegrad.trace.promote import Arg, as_arg, cast, shape_of, trace_of, ufunc_of, ufunc_ops
 from tracegrad.trace.shape import reshape
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 _REDUCE: dict[Any, Any] = {
     np.add: reduce.sum,
@@ -55,7 +56,7 @@ def _unsupported(name: str, remedy: str = "") -> UnsupportedError:
     return UnsupportedError(f"{name} is not supported yet", loc=source.here(), remedy=remedy)
 
 
-def _target(trace: Trace, out: Any, name: str, inputs: Sequence[Any]) -> Tracer | None:
+def _target(trace: Recorder, out: Any, name: str, inputs: Sequence[Any]) -> Tracer | None:
     """A tracer to write; a real array of the user's must be a known capture."""
     if out is None or isinstance(out, Tracer):
         return None if out is None else trace.lift(out)
@@ -70,7 +71,7 @@ def _target(trace: Trace, out: Any, name: str, inputs: Sequence[Any]) -> Tracer 
 
 
 def _call(
-    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+    trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> Any:
     dtype, casting, where = _options(ufunc, keywords)
     if ufunc in _MATRIX:
@@ -93,7 +94,7 @@ def _call(
     return apply_op(trace, op, args, dtype=dtype, ufunc=ufunc)
 
 
-def _op(trace: Trace, ufunc: np.ufunc, args: list[Arg]) -> tuple[OpDef, list[Arg], np.ufunc]:
+def _op(trace: Recorder, ufunc: np.ufunc, args: list[Arg]) -> tuple[OpDef, list[Arg], np.ufunc]:
     if ufunc is np.float_power:
         return power, [cast(trace, x, dtypes.F64) for x in args], np.power
     simple = fast_power(*args) if ufunc is np.power else None
@@ -118,7 +119,7 @@ def _options(ufunc: np.ufunc, keywords: dict[str, Any]) -> tuple[Any, str, Any]:
     return (None if dtype is None else dtypes.of(dtype)), casting, where
 
 
-def into(trace: Trace, value: Tracer, outs: Any) -> Tracer:
+def into(trace: Recorder, value: Tracer, outs: Any) -> Tracer:
     """`value`, stored in ``out`` if one was given (with same-kind casting)."""
     if outs is None or outs[0] is None:
         return value
@@ -139,7 +140,7 @@ def into(trace: Trace, value: Tracer, outs: Any) -> Tracer:
     return store(trace, out, value)
 
 
-def _two(trace: Trace, ufunc: np.ufunc, args: list[Arg], outs: Any) -> tuple[Tracer, ...]:
+def _two(trace: Recorder, ufunc: np.ufunc, args: list[Arg], outs: Any) -> tuple[Tracer, ...]:
     """The ufuncs with two results that ops exist for."""
     if ufunc is np.divmod:
         pair = (apply_op(trace, arith.floor_divide, args), apply_op(trace, arith.remainder, args))
@@ -154,7 +155,7 @@ def _two(trace: Trace, ufunc: np.ufunc, args: list[Arg], outs: Any) -> tuple[Tra
 
 
 def _reduce(
-    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+    trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> Tracer:
     run = _REDUCE.get(ufunc)
     if run is None:
@@ -171,7 +172,7 @@ def _reduce(
 
 
 def _accumulate(
-    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+    trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> Tracer:
     op = _SCAN.get(ufunc)
     if op is None:
@@ -182,7 +183,7 @@ def _accumulate(
 
 
 def _outer(
-    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+    trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> Any:
     a, b = (tracer(trace, x) if isinstance(x, (list, tuple)) else as_arg(trace, x) for x in inputs)
     if isinstance(a, Tracer) and shape_of(b):
@@ -191,9 +192,9 @@ def _outer(
 
 
 def _at(
-    trace: Trace, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
+    trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> None:
-    target = _target(trace, inputs[0], ufunc, inputs[1:])
+    target = _target(trace, inputs[0], f"np.{ufunc.__name__}.at", inputs[1:])
     assert target is not None
     if ufunc is np.subtract:
         minus = apply_op(trace, arith.neg, [as_arg(trace, inputs[2])])

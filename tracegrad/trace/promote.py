@@ -30,7 +30,8 @@ from tracegrad.ops.cast import cast as cast_op
 from tracegrad.trace.known import leaked
 from tracegrad.trace.modes import current_trace
 from tracegrad.trace.symbolic import SymbolicInt
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
 
 Number = bool | int | float | complex
@@ -40,9 +41,9 @@ Arg = Tracer | Literal | bool | int | float | complex
 Kind = Any
 
 
-def trace_of(*xs: Any) -> Trace:
+def trace_of(*xs: Any) -> Recorder:
     """The trace that records now: the innermost open one, else that of the first tracer."""
-    trace = current_trace()
+    trace: Recorder | None = current_trace()
     if trace is None:
         first = next(x for x in xs if isinstance(x, Tracer))
         if not first.trace.eager and not first.trace.open:
@@ -51,7 +52,7 @@ def trace_of(*xs: Any) -> Trace:
     return trace
 
 
-def as_arg(trace: Trace, x: Any) -> Arg:
+def as_arg(trace: Recorder, x: Any) -> Arg:
     """`x` as an operand of `trace`.
 
     Tracers are lifted, NumPy scalars and 0-d arrays become strong literals, Python numbers stay
@@ -85,10 +86,10 @@ def is_operand(x: Any) -> bool:
     )
 
 
-def _from_numpy(trace: Trace, x: Any) -> Tracer | Literal:
+def _from_numpy(trace: Recorder, x: Any) -> Tracer | Literal:
     if x.ndim == 0:
         return Literal(x.item(), dtypes.of(x.dtype))
-    found: Trace | None = trace
+    found: Recorder | None = trace
     while found is not None:
         if found.lookup_array is not None:
             known = found.lookup_array(x)
@@ -119,7 +120,7 @@ def kind_of(x: Arg) -> Kind:
     return BOOL.np if isinstance(x, bool) else type(x)
 
 
-def result_type(trace: Trace, args: Sequence[Arg]) -> DType:
+def result_type(trace: Recorder, args: Sequence[Arg]) -> DType:
     """The dtype of operands that meet without arithmetic (`where`, `concatenate`, ...)."""
     if not trace.face.numpy_scalars:  # type: ignore[attr-defined]
         return _torch_type(args)
@@ -203,7 +204,7 @@ def _numpy_loop(
 
 
 def loop_of(
-    trace: Trace,
+    trace: Recorder,
     op: OpDef,
     args: Sequence[Arg],
     dtype: DType | None = None,
@@ -243,7 +244,7 @@ def loop_of(
 
 
 def _plain_loop(
-    trace: Trace, op: OpDef, args: Sequence[Arg], dtype: DType | None
+    trace: Recorder, op: OpDef, args: Sequence[Arg], dtype: DType | None
 ) -> tuple[tuple[DType, ...], DType]:
     """Ops that NumPy lacks: one dtype for all; integers become float64 where the op wants it."""
     from tracegrad.types import TensorType
@@ -290,7 +291,7 @@ def warn_of_parts(before: DType, to: DType) -> None:
         )
 
 
-def cast(trace: Trace, x: Arg, dtype: DType) -> Tracer | Literal:
+def cast(trace: Recorder, x: Arg, dtype: DType) -> Tracer | Literal:
     """`x` in `dtype`: itself, a converted literal, or a recorded cast."""
     if isinstance(x, Literal):
         if x.dtype is dtype:
@@ -348,7 +349,7 @@ def is_known(args: Sequence[Arg]) -> bool:
 
 
 def broadcast(
-    trace: Trace, x: Tracer | Literal, to: tuple[int, ...], known: bool
+    trace: Recorder, x: Tracer | Literal, to: tuple[int, ...], known: bool
 ) -> Tracer | Literal:
     """`x` with shape `to`; literals stand for every shape.
 

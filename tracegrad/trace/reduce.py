@@ -24,7 +24,8 @@ from tracegrad.trace.elementwise import apply_op, prepared, scalar_flag, truth
 from tracegrad.trace.elementwise import select as where
 from tracegrad.trace.promote import Arg, as_arg, as_int, cast, shape_of
 from tracegrad.trace.shape import axes_of, axis_of
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 
 # "no value given", where None has a meaning of its own.
 NOT_GIVEN: Any = np._NoValue
@@ -34,7 +35,7 @@ def is_given(x: Any) -> bool:
     return x is not NOT_GIVEN and x is not None
 
 
-def _with_where(trace: Trace, x: Tracer, mask: Any, neutral: Arg) -> Tracer:
+def _with_where(trace: Recorder, x: Tracer, mask: Any, neutral: Arg) -> Tracer:
     """`x` with the neutral element where `mask` does not hold."""
     if mask is NOT_GIVEN or mask is True or mask is None:
         return x
@@ -44,7 +45,7 @@ def _with_where(trace: Trace, x: Tracer, mask: Any, neutral: Arg) -> Tracer:
     return where(trace, cond, x, cast(trace, neutral, x.element_type))
 
 
-def _kept(trace: Trace, out: Tracer, axes: tuple[int, ...], rank: int, keepdims: bool) -> Tracer:
+def _kept(trace: Recorder, out: Tracer, axes: tuple[int, ...], rank: int, keepdims: bool) -> Tracer:
     """Put reduced axes back with size 1; a copy, so that the result is nobody's view."""
     if not keepdims or not axes:
         return out
@@ -53,7 +54,7 @@ def _kept(trace: Trace, out: Tracer, axes: tuple[int, ...], rank: int, keepdims:
     return trace.read(out, Index(items))
 
 
-def _run(trace: Trace, op: OpDef, x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
+def _run(trace: Recorder, op: OpDef, x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
     shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
     strides = layout.reduced(x.shape, x.layout.stride, axes)  # type: ignore[arg-type]
     out = trace.apply(
@@ -77,7 +78,7 @@ def _sum_type(x: Tracer, dtype: Any) -> DType:
 
 
 def sum(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     dtype: Any = None,
@@ -89,7 +90,7 @@ def sum(
 
 
 def prod(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     dtype: Any = None,
@@ -101,7 +102,7 @@ def prod(
 
 
 def _fold(
-    trace: Trace,
+    trace: Recorder,
     op: OpDef,
     combine: OpDef,
     unit: int,
@@ -126,7 +127,7 @@ def _fold(
 
 
 def max(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     keepdims: bool = False,
@@ -137,7 +138,7 @@ def max(
 
 
 def min(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     keepdims: bool = False,
@@ -148,7 +149,7 @@ def min(
 
 
 def _extremum(
-    trace: Trace,
+    trace: Recorder,
     op: OpDef,
     combine: OpDef,
     x: Tracer,
@@ -181,18 +182,18 @@ def _extremum(
 
 
 def any(
-    trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
+    trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
 ) -> Tracer:
     return _logical(trace, reduce.any_, x, axis, keepdims, where)
 
 
 def all(
-    trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
+    trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False, where: Any = NOT_GIVEN
 ) -> Tracer:
     return _logical(trace, reduce.all_, x, axis, keepdims, where)
 
 
-def _logical(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
+def _logical(trace: Recorder, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
     axes = axes_of(trace, axis, len(x.shape))
     y = truth(trace, x)
     assert isinstance(y, Tracer)
@@ -203,7 +204,7 @@ def _logical(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask
 # --------------------------------------------------------------------------------- statistics
 
 
-def _float(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
+def _float(trace: Recorder, x: Tracer, dtype: Any) -> Tracer:
     """`x` in the dtype of its mean."""
     own = x.element_type
     wide = dtypes.of(dtype) if is_given(dtype) else own if own.is_inexact else F64
@@ -219,7 +220,7 @@ def _float(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
 
 
 def mean(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     dtype: Any = None,
@@ -235,7 +236,7 @@ def mean(
 
 
 def _composed(
-    trace: Trace, build: Any, x: Tracer, axes: tuple[int, ...], keepdims: bool, *more: Any
+    trace: Recorder, build: Any, x: Tracer, axes: tuple[int, ...], keepdims: bool, *more: Any
 ) -> Tracer:
     shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
     out = trace.compose(
@@ -247,14 +248,14 @@ def _composed(
     return _kept(trace, out, axes, len(x.shape), keepdims)
 
 
-def _count(trace: Trace, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
+def _count(trace: Recorder, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
     """How many elements `mask` lets into each result, as a float."""
     ones = trace.concrete(np.ones(x.shape, x.element_type.np))
     return sum(trace, ones, axis, None, keepdims, where=mask)
 
 
 def var(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     dtype: Any = None,
@@ -282,7 +283,7 @@ def var(
 
 
 def std(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: Any = None,
     dtype: Any = None,
@@ -293,7 +294,7 @@ def std(
     return root(trace, var(trace, x, axis, dtype, ddof, keepdims, where))
 
 
-def root(trace: Trace, total: Tracer, op: OpDef = sqrt, *others: Arg) -> Tracer:
+def root(trace: Recorder, total: Tracer, op: OpDef = sqrt, *others: Arg) -> Tracer:
     """``op(total, *others)``, a root of a sum of powers, with derivative 0 where `total` is 0."""
     is_zero = apply_op(trace, compare.eq, (total, Literal(0, total.element_type)))
     some = where(trace, is_zero, Literal(1, total.element_type), total)
@@ -301,7 +302,7 @@ def root(trace: Trace, total: Tracer, op: OpDef = sqrt, *others: Arg) -> Tracer:
     return apply_op(trace, arithmetic.mul, (found, apply_op(trace, logical_not, (is_zero,))))
 
 
-def logsumexp(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
+def logsumexp(trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
     y = _float(trace, x, None)
     complex_parts.refuse(y, "logsumexp")
     return _composed(trace, reduce.logsumexp, y, axes_of(trace, axis, len(x.shape)), keepdims)
@@ -310,15 +311,15 @@ def logsumexp(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False)
 # ------------------------------------------------------------------------- along one axis
 
 
-def argmax(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
+def argmax(trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
     return _position(trace, order.argmax, x, axis, keepdims)
 
 
-def argmin(trace: Trace, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
+def argmin(trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
     return _position(trace, order.argmin, x, axis, keepdims)
 
 
-def _position(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool) -> Tracer:
+def _position(trace: Recorder, op: OpDef, x: Tracer, axis: Any, keepdims: bool) -> Tracer:
     rank = len(x.shape)
     if axis is None or not rank:
         flat = trace.read(x, Reshape((int(np.prod(x.shape)),)))
@@ -339,7 +340,7 @@ def _position(trace: Trace, op: OpDef, x: Tracer, axis: Any, keepdims: bool) -> 
     return _kept(trace, out, (k,), rank, keepdims)
 
 
-def scan(trace: Trace, op: OpDef, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
+def scan(trace: Recorder, op: OpDef, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
     """Running sum or product (`op`); flattened when `axis` is None."""
     y = cast(trace, x, _sum_type(x, dtype))
     assert isinstance(y, Tracer)
@@ -358,15 +359,15 @@ def scan(trace: Trace, op: OpDef, x: Tracer, axis: Any = None, dtype: Any = None
     )
 
 
-def cumsum(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
+def cumsum(trace: Recorder, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
     return scan(trace, accumulate.cumsum, x, axis, dtype)
 
 
-def cumprod(trace: Trace, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
+def cumprod(trace: Recorder, x: Tracer, axis: Any = None, dtype: Any = None) -> Tracer:
     return scan(trace, accumulate.cumprod, x, axis, dtype)
 
 
-def diff(trace: Trace, x: Tracer, n: Any = 1, axis: Any = -1) -> Tracer:
+def diff(trace: Recorder, x: Tracer, n: Any = 1, axis: Any = -1) -> Tracer:
     """Differences of neighbours along an axis, `n` times."""
     from tracegrad.ops.compare import ne
     from tracegrad.trace.shape import span

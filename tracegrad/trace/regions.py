@@ -149,7 +149,7 @@ def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Ind
     """A new trace inside `outer`, with what ``call(trace)`` recorded in it, and its result."""
     depth = len(STATE.traces)
     frame = source.user_frame()
-    reach = None if frame is None else Reach(frame)
+    reach = None if frame is None else Reach(frame, outer.rolling.watched)
     while True:
         outer.place()
         trace = Trace(f"{outer.name}.{name}", outer.face, outer, outer.exact_views)

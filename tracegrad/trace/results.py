@@ -37,6 +37,7 @@ class Made:
 
     tracked: bool
     kind: CreationKind
+    is_view: bool
     detached: bool
     output_nr: int
 
@@ -94,7 +95,7 @@ def name_sources(
 def made_of(x: Tracer) -> Made:
     a = x.alias
     detached = not a.is_view and a.family is not x.memory.family
-    return Made(a.requires_grad, a.kind, detached, a.output_nr)
+    return Made(a.requires_grad, a.kind, a.is_view, detached, a.output_nr)
 
 
 def prints_of(trace: Trace, operands: list[Operand]) -> tuple[Printed, ...]:

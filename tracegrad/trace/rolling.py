@@ -57,7 +57,9 @@ def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
     """The iterator of a `for` statement in `frame` over `seq`, or a plain one elsewhere."""
     trace = current_trace()
     plan = None if trace is None else trace.rolling
-    code = None if plan is None else loop_of(frame)
+    if plan is None:
+        return seq.plain()
+    code = loop_of(frame)
     if code is None:
         return seq.plain()
     unrolls = plan.loops == "unroll"

@@ -69,6 +69,11 @@ def make_leaf(x: Tracer) -> None:
     """``requires_grad_()`` of a tensor without gradient."""
     trace = refuse_in_loop(x)
     a = x.alias
+    if x.element_type.is_complex:
+        raise UnsupportedError(
+            "a complex leaf inside a compiled function is not supported", loc=source.here(),
+            remedy="Make real leaves of its real and imaginary parts.",
+        )  # fmt: skip
     if a.is_view or a.cut or a.family.viewed:
         raise UnsupportedError(
             "requires_grad_() of a view, or of a tensor that has views, is not supported inside a "

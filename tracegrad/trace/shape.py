@@ -33,12 +33,13 @@ from tracegrad.trace.promote import (
     shape_of,
     spread_steps,
 )
-from tracegrad.trace.tracer import Trace, Tracer
+from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
 
 
 def view(
-    trace: Trace, x: Tracer, *steps: Step, origin: str = "view", readonly: bool = False
+    trace: Recorder, x: Tracer, *steps: Step, origin: str = "view", readonly: bool = False
 ) -> Tracer:
     """A view by `steps`, or a copy when `x` is a scalar (a scalar again if it has no axes)."""
     if x.scalar:
@@ -46,7 +47,7 @@ def view(
     return trace.view(x, *steps, origin=origin, readonly=readonly)
 
 
-def axis_of(trace: Trace, axis: Any, rank: int) -> int:
+def axis_of(trace: Recorder, axis: Any, rank: int) -> int:
     """A checked axis in ``0..rank-1``.  Raises AxisError."""
     k = as_int(axis, "axis")
     if -rank <= k < rank:
@@ -61,7 +62,7 @@ def axis_of(trace: Trace, axis: Any, rank: int) -> int:
     )
 
 
-def axes_of(trace: Trace, axis: Any, rank: int) -> tuple[int, ...]:
+def axes_of(trace: Recorder, axis: Any, rank: int) -> tuple[int, ...]:
     """Sorted axes of ``axis=`` (None: all).  Raises AxisError, ValueArgumentError on repeats."""
     if axis is None:
         return tuple(range(rank))
@@ -112,7 +113,7 @@ def _cannot_reshape(size: int, sizes: Sequence[int]) -> ShapeError:
 
 
 def reshape(
-    trace: Trace, x: Tracer, shape: Any, order: str = "C", copy: bool | None = None
+    trace: Recorder, x: Tracer, shape: Any, order: str = "C", copy: bool | None = None
 ) -> Tracer:
     """A view where the layout allows it, else a copy (`copy`: always, or False to refuse)."""
     to = target_shape(x, shape)
@@ -131,7 +132,7 @@ def reshape(
     return trace.read(x, *steps, layout=layout.packed(to, range(len(to))) if f_order else None)
 
 
-def torch_view(trace: Trace, x: Tracer, shape: Any) -> Tracer:
+def torch_view(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
     """PyTorch's ``view``: never copies.  Raises kind bad_geometry."""
     to = target_shape(x, shape)
     if not layout.can_view(x.layout, (Reshape(to),)):
@@ -146,7 +147,7 @@ def torch_view(trace: Trace, x: Tracer, shape: Any) -> Tracer:
     return trace.view(x, Reshape(to))
 
 
-def ravel(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
+def ravel(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
     """``np.ravel``: a 1-d view of what is contiguous, else a copy (where reshape may still give a
     view); K reads in the order of memory."""
     sizes, strides = x.shape, x.layout.stride
@@ -167,7 +168,7 @@ def ravel(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
     return reshape(trace, x, to, order, copy=None if contiguous else True)
 
 
-def flatten(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
+def flatten(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
     """``ndarray.flatten``: always a copy."""
     if order == "K":
         axes = layout.axis_order(len(x.shape), [x.layout.stride])  # type: ignore[list-item]
@@ -175,12 +176,14 @@ def flatten(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
     return reshape(trace, x, (-1,) if _size(x.shape) else (0,), order, copy=True)
 
 
-def copy(trace: Trace, x: Tracer, order: str = "C") -> Tracer:
+def copy(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
     """A copy with NumPy's layout for `order` (C, F, A, K)."""
     return trace.read(x, layout=layout.copied(x.layout, order))
 
 
-def permute(trace: Trace, x: Tracer, axes: Sequence[Any] | None, origin: str = "permute") -> Tracer:
+def permute(
+    trace: Recorder, x: Tracer, axes: Sequence[Any] | None, origin: str = "permute"
+) -> Tracer:
     rank = len(x.shape)
     if axes is None:
         order = tuple(reversed(range(rank)))
@@ -193,7 +196,7 @@ def permute(trace: Trace, x: Tracer, axes: Sequence[Any] | None, origin: str = "
     return view(trace, x, Permute(order), origin=origin)
 
 
-def swapaxes(trace: Trace, x: Tracer, a: Any, b: Any, origin: str = "swapaxes") -> Tracer:
+def swapaxes(trace: Recorder, x: Tracer, a: Any, b: Any, origin: str = "swapaxes") -> Tracer:
     rank = len(x.shape)
     i, j = axis_of(trace, a, rank), axis_of(trace, b, rank)
     order = list(range(rank))
@@ -202,7 +205,7 @@ def swapaxes(trace: Trace, x: Tracer, a: Any, b: Any, origin: str = "swapaxes") 
     return view(trace, x, Permute(tuple(order)), origin=origin)
 
 
-def moveaxis(trace: Trace, x: Tracer, start: Any, to: Any, origin: str = "moveaxis") -> Tracer:
+def moveaxis(trace: Recorder, x: Tracer, start: Any, to: Any, origin: str = "moveaxis") -> Tracer:
     rank = len(x.shape)
     a = [axis_of(trace, k, rank) for k in (start if isinstance(start, (tuple, list)) else [start])]
     b = [axis_of(trace, k, rank) for k in (to if isinstance(to, (tuple, list)) else [to])]
@@ -217,7 +220,7 @@ def moveaxis(trace: Trace, x: Tracer, start: Any, to: Any, origin: str = "moveax
     return view(trace, x, Permute(tuple(order)), origin=origin)
 
 
-def squeeze(trace: Trace, x: Tracer, axis: Any, strict: bool) -> Tracer:
+def squeeze(trace: Recorder, x: Tracer, axis: Any, strict: bool) -> Tracer:
     """Drop axes of size 1; `strict`: naming another axis is an error (NumPy)."""
     rank = len(x.shape)
     if axis is None:
@@ -236,7 +239,7 @@ def squeeze(trace: Trace, x: Tracer, axis: Any, strict: bool) -> Tracer:
     return view(trace, x, Index(items), origin="squeeze")
 
 
-def expand_dims(trace: Trace, x: Tracer, axis: Any, origin: str = "unsqueeze") -> Tracer:
+def expand_dims(trace: Recorder, x: Tracer, axis: Any, origin: str = "unsqueeze") -> Tracer:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     rank = len(x.shape) + len(given)
     new = axes_of(trace, given, rank)
@@ -245,7 +248,7 @@ def expand_dims(trace: Trace, x: Tracer, axis: Any, origin: str = "unsqueeze") -
     return view(trace, x, Index(items), origin=origin)
 
 
-def broadcast_to(trace: Trace, x: Tracer, shape: Any) -> Tracer:
+def broadcast_to(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
     """NumPy's ``broadcast_to``: a read-only view."""
     to = sizes_of(shape)
     _check_expand(x.shape, to)
@@ -263,7 +266,7 @@ def _check_expand(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
         )
 
 
-def expand(trace: Trace, x: Tracer, shape: Any) -> Tracer:
+def expand(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
     """PyTorch's ``expand``: -1 keeps a size."""
     sizes = list(sizes_of(shape))
     for k in range(1, min(len(sizes), len(x.shape)) + 1):
@@ -275,7 +278,7 @@ def expand(trace: Trace, x: Tracer, shape: Any) -> Tracer:
     return view(trace, x, spread, Expand(expanded.to), origin="expand")
 
 
-def flip(trace: Trace, x: Tracer, axis: Any) -> Tracer:
+def flip(trace: Recorder, x: Tracer, axis: Any) -> Tracer:
     axes = axes_of(trace, axis, len(x.shape))
     items = tuple(
         Span(n - 1, n, -1) if k in axes and n > 0 else Span(0, n) for k, n in enumerate(x.shape)
@@ -284,7 +287,7 @@ def flip(trace: Trace, x: Tracer, axis: Any) -> Tracer:
 
 
 def diagonal(
-    trace: Trace, x: Tracer, offset: Any, axis1: Any, axis2: Any, readonly: bool
+    trace: Recorder, x: Tracer, offset: Any, axis1: Any, axis2: Any, readonly: bool
 ) -> Tracer:
     rank = len(x.shape)
     if rank < 2:
@@ -299,7 +302,7 @@ def diagonal(
 
 
 def span(
-    trace: Trace,
+    trace: Recorder,
     x: Tracer,
     axis: int,
     start: int,
@@ -316,7 +319,7 @@ def span(
 # ------------------------------------------------------------------------------------- joins
 
 
-def concatenate(trace: Trace, xs: Sequence[Arg], axis: int) -> Tracer:
+def concatenate(trace: Recorder, xs: Sequence[Arg], axis: int) -> Tracer:
     """Joined along `axis` (not negative) in the promoted dtype; shapes as NumPy demands."""
     dtype = result_type(trace, xs)
     parts = [cast(trace, x, dtype) for x in xs]
@@ -325,7 +328,7 @@ def concatenate(trace: Trace, xs: Sequence[Arg], axis: int) -> Tracer:
     )
 
 
-def stack(trace: Trace, xs: Sequence[Arg], axis: Any) -> Tracer:
+def stack(trace: Recorder, xs: Sequence[Arg], axis: Any) -> Tracer:
     """Joined along a new axis; all shapes must be equal."""
     shapes = {shape_of(x) for x in xs}
     if not xs:

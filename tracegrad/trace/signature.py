@@ -86,6 +86,11 @@ class Signature:
             raise e.at(source.here()) from None
         self._plain = not (self.static_nums or self.static_names or method)
         self._limit = self._positional()
+        parameters = self.signature.parameters.values() if self.signature else ()
+        # A name that no keyword has stands for a positional-only parameter.
+        self._positional_names = tuple("" if p.kind is p.POSITIONAL_ONLY else p.name
+                                       for p in parameters
+                                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
     def _positional(self) -> tuple[int, int]:
         """Fewest and most arguments with which a purely positional call is complete."""
@@ -177,6 +182,16 @@ class Signature:
         if self._plain and tree == flatten(((0,) * len(leaves), {}))[1]:
             return (len(leaves), *entries), leaves
         return (tree, *entries), [unwrap(x) for x in leaves]
+
+    def in_order(self, count: int, kwargs: dict[str, Any]) -> Iterable[Any]:
+        """The values of `kwargs` as positional arguments behind `count` others.
+
+        Raises:
+            TypeError: they are not the next parameters, in their order.
+        """
+        if tuple(kwargs) != self._positional_names[count:count + len(kwargs)]:
+            raise TypeError("not in order")
+        return kwargs.values()
 
     def _flatten(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

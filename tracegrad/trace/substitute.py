@@ -104,6 +104,8 @@ class Substitution:
             return self._container(path, raw)
         if isinstance(raw, (set, frozenset)):
             self.captures.guard(path, frozenset(raw), _same_set)
+            if isinstance(raw, set):
+                self._watch(raw)
             return raw
         self.captures.guard(path, raw, operator.is_)
         value = self.substitute(path, raw)
@@ -201,6 +203,8 @@ class Substitution:
                 path, raw.copy() if isinstance(raw, (list, dict)) else raw, same_value
             )
             self._remember(raw, raw)
+            if not isinstance(raw, tuple):
+                self._watch(raw)
             return raw
         keys = tuple(raw) if isinstance(raw, dict) else tuple(range(len(raw)))
         self.captures.guard(path, (type(raw), keys), same_keys)
@@ -213,6 +217,13 @@ class Substitution:
         self._remember(raw, value)  # before its elements, which may lead back to it
         value.fill((k, self.read(Item(path, k), raw[k])) for k in keys)
         return value
+
+    def _watch(self, raw: Any) -> None:
+        """What traced code does to a list, dictionary or set outside is taken back when the trace
+        starts again."""
+        plan = self.captures.trace.rolling
+        if plan is not None:
+            plan.watched.append((raw, raw.copy()))
 
     def _function(self, path: Path, raw: FunctionType) -> Any:
         code = raw.__code__

@@ -33,8 +33,17 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, Tracer) and x.concrete is None
 
 
+def as_int(*args: Any, **kwargs: Any) -> Any:
+    """``int(x)``: the index of a loop stays symbolic."""
+    if len(args) == 1 and isinstance(args[0], SymbolicInt) and not kwargs:
+        return args[0]
+    return int(*args, **kwargs)
+
+
 def as_float(x: Any) -> Any:
     """``float(x)``: a weak scalar for a traced value of one element."""
+    if isinstance(x, SymbolicInt):
+        return python_float(x.value())
     if not is_traced(x):
         known: Any = x.concrete if isinstance(x, Tracer) else x
         return float(known)

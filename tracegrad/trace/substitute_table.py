@@ -121,6 +121,7 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
     from tracegrad.trace import substitute_builtins as sb
 
     yield builtins.float, Callee(float, sb.as_float)
+    yield builtins.int, Callee(int, sb.as_int)
     yield builtins.type, Callee(type, sb.as_type)
     yield builtins.super, Callee(super, sb.as_super)
     yield builtins.isinstance, sb.is_instance

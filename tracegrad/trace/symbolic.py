@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tracegrad import dims
 from tracegrad.dims import Dim, Expr, Mod
@@ -115,6 +115,47 @@ class SymbolicInt:
 
     def __rpow__(self, other: Any) -> Any:
         return operator.pow(_plain(other), self.value())
+
+    def __invert__(self) -> Any:
+        return -self - 1
+
+    def __abs__(self) -> Any:
+        return self if is_nonnegative(self.dim) else -self
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self
+
+    __trunc__ = __floor__ = __ceil__ = __pos__
+
+    def __and__(self, other: Any) -> Any:
+        if type(other) is int and other > 0 and other & (other + 1) == 0:
+            return self % (other + 1)
+        raise Unrollable("it takes the index apart into bits")
+
+    __rand__ = __and__
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // (1 << operator.index(other))
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << operator.index(other))
+
+    @property
+    def real(self) -> SymbolicInt:
+        return self
+
+    @property
+    def imag(self) -> int:
+        return 0
+
+    # -- NumPy's protocols: an index is a Python int there
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        plain = tuple([_plain(e) for e in x] if isinstance(x, list) else _plain(x) for x in args)
+        return func(*plain, **kwargs)
 
     # -- comparisons
 
@@ -239,8 +280,7 @@ def as_value(dim: Dim) -> Any:
     assert trace is not None
     trace.place()
     value = trace.builder.emit(position, (), PositionAttrs(dim))
-    out = trace._base(value, False, scalar=trace.face.numpy_scalars, weak=True)  # type: ignore
-    return out
+    return trace._base(value, False, scalar=trace.face.numpy_scalars, weak=True)  # type: ignore
 
 
 def _sub(a: Dim, b: Dim) -> Dim:
@@ -305,13 +345,13 @@ def _affine(e: Dim) -> tuple[str, int, int]:
     return name, a, rest
 
 
-def _split(name: str, *points: int) -> Any:
+def _split(name: str, *points: int) -> NoReturn:
     from tracegrad.trace.loop_plan import open_loop
 
     open_loop(name).split(points)
 
 
-def _repeat(atom: Mod) -> None:
+def _repeat(atom: Mod) -> NoReturn:
     from tracegrad.trace.loop_plan import open_loop
 
     names = {s.name for s in dims.symbols(atom.e)}

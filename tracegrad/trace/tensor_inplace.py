@@ -8,7 +8,7 @@ from tracegrad import source
 from tracegrad.errors import UnsupportedError
 from tracegrad.ops.select import clamp_max, clamp_min, clip
 from tracegrad.trace.promote import trace_of
-from tracegrad.trace.tracer import Tracer
+from tracegrad.trace.tracer import Trace, Tracer
 from tracegrad.views import legality
 
 
@@ -31,6 +31,7 @@ class TensorInplace(Tracer):
     def detach_(self) -> Any:
         """Cut this tensor from its history, in place.  Refused on views and on arguments."""
         trace = trace_of(self)
+        assert isinstance(trace, Trace), "tensors of the prompt have a detach_ of their own"
         loc = trace.place()
         x = trace.lift(self)
         legality.check_detach_inplace(x.alias, loc)

@@ -32,7 +32,10 @@ class Recorder(ABC):
     # Whether operations run at once, on arrays that are all known.
     eager: ClassVar[bool] = False
     face: type[Tracer]
+    open: bool = True  # a trace that is over records no more
     exact_views: bool = False
+    # Refuse writes whose operands overlap the target, as PyTorch does (of the outermost recorder).
+    strict: bool = False
     parent: Any = None
     names: Any = None
     lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
@@ -246,6 +249,12 @@ class Recorder(ABC):
         )
         self._write(target, op, xs, attrs, tracked)
 
+    def _is_strict(self) -> bool:
+        outermost: Any = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        return bool(outermost.strict)
+
     def check_write(
         self, target: Tracer, operands: Sequence[Tracer | Literal], *, allow_overlap: bool = False
     ) -> None:
@@ -266,8 +275,12 @@ class Recorder(ABC):
                 loc=loc,
                 remedy="Write x[i:i+1] or x[i, ...] instead of x[i].",
             )
-        if not allow_overlap:
+        strict = self._is_strict()
+        if not allow_overlap or strict:
             legality.check_overlap(target.alias, loc)
+        for x in operands if strict else ():
+            if isinstance(x, Tracer) and x is not target:
+                legality.check_operand(target.alias, x.alias, loc)
 
     # -- use
 

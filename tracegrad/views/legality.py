@@ -9,6 +9,7 @@ from tracegrad.errors import ViewMutationError
 from tracegrad.graph.storage import Bitcast, overlaps_itself
 from tracegrad.source import SourceLoc
 from tracegrad.views.family import Alias, CreationKind
+from tracegrad.views.geometry import are_disjoint
 
 _EXPLAIN = {
     CreationKind.NO_GRAD:
@@ -126,6 +127,18 @@ def check_overlap(alias: Alias, loc: SourceLoc | None) -> None:
             "location",
             kind="overlap", loc=loc, op_name=alias.op_name,
             remedy="Write a copy of it (x.copy() or x.clone()), or write its base.")
+
+
+def check_operand(target: Alias, operand: Alias, loc: SourceLoc | None) -> None:
+    """Raise if `operand` shares some elements with the written `target`, in other places
+    (PyTorch refuses that; reading everything before writing gives it a meaning)."""
+    if operand.storage is not target.storage or operand.view == target.view or are_disjoint(
+            operand.view, target.view, target.storage.shape):
+        return
+    raise ViewMutationError(
+        "some elements of an operand and of the written tensor refer to a single memory location",
+        kind="overlap", loc=loc, op_name=target.op_name,
+        remedy="Use a clone() of the operand, or leave strict=True out.")
 
 
 def check_detach_inplace(alias: Alias, loc: SourceLoc | None) -> None:
