@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,16 +12,13 @@ from typing import Any
 
 from tracegrad.graph.walk import all_nodes
 
-
-def seconds(call: Callable[[], Any], least: float = 0.1, most: int = 1000) -> float:
-    """The shortest of repeated calls that take `least` seconds together."""
-    best, spent, count = float("inf"), 0.0, 0
-    while count < 3 or (spent < least and count < most):
-        start = time.perf_counter()
-        call()
-        took = time.perf_counter() - start
-        best, spent, count = min(best, took), spent + took, count + 1
-    return best
+# Everyone on one thread, so that ratios mean the same on a busy machine.
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
 
 
 def seconds_of(
@@ -29,7 +27,8 @@ def seconds_of(
     least: float = 0.1,
     most: int = 1000,
 ) -> float:
-    """As `seconds`, with fresh arguments for each call, which are not timed."""
+    """The shortest of repeated calls that take `least` seconds together; each gets fresh
+    arguments, whose making is not timed."""
     best, spent, count = float("inf"), 0.0, 0
     while count < 3 or (spent < least and count < most):
         given = arguments()
@@ -55,7 +54,14 @@ def in_a_process(script: str, arguments: Sequence[str], timeout: float) -> dict[
     """The JSON on the last line that a script prints; ``{"failed": why}`` without one."""
     command = [sys.executable, script, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env={**os.environ, **ONE_THREAD},
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"more than {timeout:.0f} s"}
     lines = done.stdout.strip().splitlines()

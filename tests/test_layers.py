@@ -11,10 +11,10 @@ ROOT = Path(__file__).parent.parent / "tracegrad"
 ORDER = [
     "errors", "source", "dtypes", "dims", "types", "options", "loops", "graph", "ops", "views",
     "trace", "aliasing", "autodiff", "rewrite", "eager", "schedule", "codegen", "runtime", "aot",
-    "pipeline", "derived", "tensor_calls", "inspect", "specialise", "quick", "region_memory", "nested",
-    "control", "custom", "compiled", "differentiated", "transforms", "pullbacks", "checkpointing",
-    "jacobians", "checks", "spec", "exporting", "namespace", "debug", "api", "__init__", "cli",
-    "__main__",
+    "pipeline", "derived", "tensor_calls", "inspect", "specialise", "quick", "region_memory",
+    "nested", "control", "custom", "compiled", "differentiated", "transforms", "pullbacks",
+    "checkpointing", "jacobians", "checks", "spec", "exporting", "namespace", "debug", "api",
+    "__init__", "cli", "__main__",
 ]
 SIBLINGS = {"trace", "aliasing", "autodiff", "rewrite"}
 CODEGEN_KNOWS = {"errors", "source", "dtypes", "dims", "types", "loops", "codegen"}

@@ -29,9 +29,7 @@ class Derived:
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     options: Options
-    _pullbacks: dict[tuple[tuple[int, ...], tuple[int, ...]], Derived] = field(
-        default_factory=dict
-    )
+    _pullbacks: dict[tuple[tuple[int, ...], tuple[int, ...]], Derived] = field(default_factory=dict)
 
     @cached_property
     def _lowering(self) -> _Functional:
@@ -69,7 +67,7 @@ class Derived:
         kept = tuple(self.graph.outputs[k] for k in live)
         primal = replace(self.graph, outputs=kept, alias=AliasReport(len(kept)))
         joint = vjp_graph(primal, wrt, name=f"{self.graph.name}_vjp")
-        graph = replace(joint, outputs=joint.outputs[len(kept):], alias=AliasReport(len(wrt)))
+        graph = replace(joint, outputs=joint.outputs[len(kept) :], alias=AliasReport(len(wrt)))
         return Derived(
             f"{self.name}Backward",
             graph,
@@ -87,8 +85,13 @@ class _Functional(Lowering):
         return self.traced
 
 
-def derived(name: str, functional: Graph, inputs: tuple[TensorType, ...],
-            outputs: tuple[TensorType, ...], options: Options) -> Derived:
+def derived(
+    name: str,
+    functional: Graph,
+    inputs: tuple[TensorType, ...],
+    outputs: tuple[TensorType, ...],
+    options: Options,
+) -> Derived:
     """All outputs of a functional graph, final contents of arguments among them, as results."""
     graph = expand_transforms(functional)
     graph = replace(graph, alias=AliasReport(len(graph.outputs)))

@@ -58,9 +58,7 @@ class _Call:
         ]
         self.tensors = [self._tensor(s) for s in spec.traced.inputs]
         self.written = (
-            {w.input: w.output for w in spec.report.write_backs}
-            if spec.options.write_back
-            else {}
+            {w.input: w.output for w in spec.report.write_backs} if spec.options.write_back else {}
         )
         tracked = is_tracking()
         self.edges: tuple[Edge | None, ...] = tuple(
@@ -96,8 +94,11 @@ class _Call:
         if all(isinstance(x, EagerTensor) and x.memory is first.memory for x in members):
             root = group.root
             whole = self.given[root] if root is not None else None
-            found = whole if whole is not None else _within(
-                first if first.root is None else first.root, group.base(self.arrays))
+            found = (
+                whole
+                if whole is not None
+                else _within(first if first.root is None else first.root, group.base(self.arrays))
+            )
             if found is not None:
                 return found  # type: ignore[no-any-return]
         if any(isinstance(x, EagerTensor) and x.requires_grad for x in members):
@@ -114,8 +115,12 @@ class _Call:
             if x is not None and is_tracking() and x.requires_grad:
                 EAGER._check_use(x)
         for o in self.spec.traced.outputs:
-            if o.made is not None and o.made.tracked and o.made.kind is CreationKind.CUSTOM and (
-                    o.index in self.spec.aliases or o.index in self.spec.shared):
+            if (
+                o.made is not None
+                and o.made.tracked
+                and o.made.kind is CreationKind.CUSTOM
+                and (o.index in self.spec.aliases or o.index in self.spec.shared)
+            ):
                 raise UnsupportedError(
                     "a compiled function returns a view that came out of a custom Function",
                     loc=self.loc, remedy="Return a clone() of it.",
@@ -158,10 +163,11 @@ class _Call:
             inputs = tuple(v.type for v in spec.traced.graph.inputs)
             outputs = [x.type for x in spec.traced.graph.outputs]
             outputs += [inputs[w.input] for w in spec.report.write_backs]
-            outputs += [x.type for x in graph.outputs[len(outputs):]]
+            outputs += [x.type for x in graph.outputs[len(outputs) :]]
             name = "".join(p.capitalize() for p in spec.traced.graph.name.split("_"))
             found = spec.__dict__["derived"] = derived(
-                name, graph, inputs, tuple(outputs), spec.options)
+                name, graph, inputs, tuple(outputs), spec.options
+            )
         return found  # type: ignore[no-any-return]
 
     # -- after
@@ -181,8 +187,11 @@ class _Call:
         """A new version for what shares memory with input `k`, and its history."""
         x = self.tensors[k]
         s = self.spec.traced.inputs[k]
-        tracked = node is not None and k in self.spec.traced.histories and (
-            x is not None and x.element_type.is_inexact)
+        tracked = (
+            node is not None
+            and k in self.spec.traced.histories
+            and (x is not None and x.element_type.is_inexact)
+        )
         if x is None:
             for m in self.spec.traced.groups[s.group].members if s.group is not None else ():
                 t = self.given[m.position]
@@ -244,7 +253,8 @@ class _Results:
         if share is not None:
             if share.base not in self.bases:
                 self.bases[share.base] = self._fresh(
-                    self._base_array(share.base), share.base, made is not None and made.tracked)
+                    self._base_array(share.base), share.base, made is not None and made.tracked
+                )
             return self._view(self.bases[share.base], share.view, k, made)
         return self._fresh(self._computed(k), k, made is not None and made.tracked)
 

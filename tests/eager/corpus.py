@@ -13,6 +13,8 @@ if str(HERE) not in sys.path:
 
 import check  # noqa: E402
 
+cases = check.cases
+
 EXPECTED = json.loads((HERE / "expected.json").read_text())["cases"]
 adapter = check.load_adapter(str(HERE / "adapter.py"))
 

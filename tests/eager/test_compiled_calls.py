@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -268,3 +270,25 @@ def test_a_view_from_a_custom_function_is_refused() -> None:
         warnings.simplefilter("ignore")
         with pytest.raises(UnsupportedError, match="custom Function"):
             tg.compile(Same.apply)(x)
+
+
+def test_nodes_of_calls_are_freed_by_reference_counting() -> None:
+    f, x = tg.compile(product), leaf(1.0, 2.0)
+    gc.disable()
+    try:
+        out = f(x, x)
+        node = weakref.ref(out.grad_fn)
+        out.backward()
+        del out
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+def test_containers_of_tensors_and_the_array_face() -> None:
+    p = {"w": leaf(1.0, 2.0), "b": leaf(0.5)}
+    tg.compile(lambda p, x: ((p["w"] * x).sum() + p["b"]).sum())(p, np.ones(2)).backward()
+    assert p["w"].grad.tolist() == [1.0, 1.0] and p["b"].grad.tolist() == [1.0]
+    x = leaf(1.0, 2.0)
+    tg.compile(lambda x: (x * x).sum(), arrays="numpy")(x).backward()
+    assert x.grad.tolist() == [2.0, 4.0]

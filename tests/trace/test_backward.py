@@ -123,8 +123,22 @@ def no_grad_step(x):
     return a.detach()
 
 
-CASES = [simple, accumulates, cleared, weighted, unused, made_inside, through_writes, hooks,
-         chained_hooks, post_hook, retained, double, asked_inputs, no_grad_step]
+CASES = [
+    simple,
+    accumulates,
+    cleared,
+    weighted,
+    unused,
+    made_inside,
+    through_writes,
+    hooks,
+    chained_hooks,
+    post_hook,
+    retained,
+    double,
+    asked_inputs,
+    no_grad_step,
+]
 
 
 @pytest.mark.parametrize("f", CASES, ids=lambda f: f.__name__)

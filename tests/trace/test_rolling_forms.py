@@ -56,7 +56,7 @@ def test_rows_are_views():
         for row in A:
             row[1:] += 0.5 * row[:-1]
             s = s + row.sum()
-        for a, b in zip(A, B):
+        for a, b in zip(A, B, strict=True):
             b[...] = a * 2 + s
         for i, row in enumerate(B):
             row[0] = i
@@ -253,7 +253,7 @@ def test_a_list_outside_is_appended_to_as_often_as_without_tracing():
 def test_integers_that_python_counts():
     def f(x):
         k, back, s, t = 0, N - 1, 0.0, 0.0
-        for i in range(N):
+        for i in range(N):  # noqa: B007 (returned)
             s = s + x[k] * x[back] * t
             k += 1
             back -= 1
@@ -267,7 +267,7 @@ def test_a_counter_of_two_loops():
     def f(x):
         k, s = 0, 0.0
         for i in range(9):
-            for j in range(8):
+            for _ in range(8):
                 s = s + x[k % N] * i
                 k = k + 1
         return s, k

@@ -182,7 +182,7 @@ def test_rows_columns_and_elements():
 
 def test_the_index_is_a_python_int_in_arithmetic():
     def f(x, k):
-        s, t = np.float32(0), 0
+        t = 0
         z = np.zeros(N, np.float32)
         for i in range(1, N):
             z[i] = x[i] * i + i / 3 + i ** 2 + np.sin(i * 0.1) + 0.9 ** i - abs(i - 5)

@@ -93,7 +93,7 @@ def test_a_line_that_has_run_often():
 
     def f(x):
         y = np.float64(0.0)
-        for _ in range(50):
+        for _ in [None] * 50:  # not a range, of which a loop would be made
             y = np.float64(x[0]) + y
         return y
 

@@ -20,8 +20,9 @@ def pull_gradients(
     return tuple(reverse.total_of_input(p) for p in points)
 
 
-def reached_points(graph: Graph, attrs: GradientsAttrs, operands: Sequence[Operand]
-                   ) -> tuple[bool, ...]:
+def reached_points(
+    graph: Graph, attrs: GradientsAttrs, operands: Sequence[Operand]
+) -> tuple[bool, ...]:
     """Whether a gradient arrives at each point of a `gradients` node behind `graph`."""
     b = GraphBuilder(graph.name, graph.stage)
     same_inputs(graph, b)
@@ -30,11 +31,12 @@ def reached_points(graph: Graph, attrs: GradientsAttrs, operands: Sequence[Opera
     return tuple(p in reverse.pending for p in points)
 
 
-def _reverse(b: GraphBuilder, attrs: GradientsAttrs, operands: Sequence[Operand]
-             ) -> tuple[Reverse, list[Value]]:
+def _reverse(
+    b: GraphBuilder, attrs: GradientsAttrs, operands: Sequence[Operand]
+) -> tuple[Reverse, list[Value]]:
     n = attrs.outputs
-    outputs, cts = operands[:n], operands[n:2 * n]
-    points = [p for p in operands[2 * n:] if isinstance(p, Value)]
+    outputs, cts = operands[:n], operands[n : 2 * n]
+    points = [p for p in operands[2 * n :] if isinstance(p, Value)]
     before = list(b.nodes)
     made = {r: node for node in before for r in node.results}
     reverse = Reverse(b, _active(before, points))

@@ -60,7 +60,7 @@ def leaked(x: Tracer) -> LeakedTracerError:
             f"a tg.Tensor of shape {x.shape} made at the prompt meets a traced value",
             kind="eager_in_trace",
             loc=source.here(),
-            remedy="Pass its array to the traced function as an argument: f(x.numpy()).",
+            remedy="Pass it to the traced function as an argument.",
         )
     return LeakedTracerError(
         f"a traced value of shape {x.shape} is used outside the call that made it",

@@ -133,6 +133,8 @@ class RollingRange:
 
 def rolling_range(*args: Any) -> Any:
     """``range`` as traced code sees it."""
+    for x in args:
+        _check_bound(x)
     return RollingRange(range(*args))
 
 
@@ -151,6 +153,8 @@ def explicit_range(*args: Any, parallel: bool = False) -> Any:
         raise UnsupportedError(
             "tg.range(parallel=True) is not available yet", loc=source.here(),
             remedy="Leave parallel out: the loop runs its iterations in order.")
+    for x in args:
+        _check_bound(x)
     try:
         real = range(*args)
     except TypeError as e:
@@ -211,7 +215,7 @@ def rolling_zip(*iterables: Any, strict: bool = False) -> Any:
                    plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False))
 
 
-def check_range_argument(x: Any) -> None:
+def _check_bound(x: Any) -> None:
     """A bound of ``range`` that depends on an index unrolls the loop of that index."""
     if isinstance(x, SymbolicInt):
         raise Unrollable("the number of iterations of an inner loop depends on its index")

@@ -304,29 +304,6 @@ def _is_number(x: Any) -> bool:
 # -------------------------------------------------------------------------------- questions
 
 
-def is_nonnegative(e: Dim) -> bool:
-    """Whether ``e >= 0``; splits or unrolls the loop where it depends on the index."""
-    lo, hi = dims.bounds(e)
-    if lo is not None and lo >= 0:
-        return True
-    if hi is not None and hi < 0:
-        return False
-    name, a, b = _affine(e)
-    # a*i + b >= 0 changes its answer at this index.
-    _split(name, -(b // a) if a > 0 else (b // -a) + 1)
-
-
-def is_zero(e: Dim) -> bool:
-    """Whether ``e == 0``; splits or unrolls the loop where it depends on the index."""
-    answer = dims.is_equal(e, 0)
-    if answer is not None:
-        return answer
-    name, a, b = _affine(e)
-    if b % a:
-        return False
-    _split(name, -b // a, -b // a + 1)
-
-
 def _affine(e: Dim) -> tuple[str, int, int]:
     """``e`` as ``a*i + b`` in one loop index; remainders unroll their loop by their modulus."""
     assert isinstance(e, Expr)
@@ -358,3 +335,26 @@ def _repeat(atom: Mod) -> NoReturn:
     if len(names) != 1 or atom.k > 16:
         raise Unrollable("a remainder of the index decides")
     open_loop(names.pop()).repeat(atom.k)
+
+
+def is_nonnegative(e: Dim) -> bool:
+    """Whether ``e >= 0``; splits or unrolls the loop where it depends on the index."""
+    lo, hi = dims.bounds(e)
+    if lo is not None and lo >= 0:
+        return True
+    if hi is not None and hi < 0:
+        return False
+    name, a, b = _affine(e)
+    # a*i + b >= 0 changes its answer at this index.
+    _split(name, -(b // a) if a > 0 else (b // -a) + 1)
+
+
+def is_zero(e: Dim) -> bool:
+    """Whether ``e == 0``; splits or unrolls the loop where it depends on the index."""
+    answer = dims.is_equal(e, 0)
+    if answer is not None:
+        return answer
+    name, a, b = _affine(e)
+    if b % a:
+        return False
+    _split(name, -b // a, -b // a + 1)
