@@ -89,8 +89,9 @@ def many_branches(x):
 def branch_in_a_loop(x):
     s = 0.0
     for i in range(12):
-        s = s + tg.cond(x[i % 3] > 0.13 * i - 0.55, lambda i=i, s=s: np.sin(s) + x[0],
-                        lambda i=i, s=s: s * x[1])
+        s = s + tg.cond(
+            x[i % 3] > 0.13 * i - 0.55, lambda i=i, s=s: np.sin(s) + x[0], lambda i=i, s=s: s * x[1]
+        )
     return s
 
 
@@ -183,8 +184,12 @@ def scan_by_length(x):
 
 
 def until(x):
-    return tg.while_loop(lambda v: v < 100.0, lambda v: v * (1.2 + x[0] ** 2) + x[1] ** 2 + 0.1,
-                         x[2] ** 2, max_trips=60)
+    return tg.while_loop(
+        lambda v: v < 100.0,
+        lambda v: v * (1.2 + x[0] ** 2) + x[1] ** 2 + 0.1,
+        x[2] ** 2,
+        max_trips=60,
+    )
 
 
 def until_with_arrays(x):
@@ -193,8 +198,9 @@ def until_with_arrays(x):
         u = np.roll(u, 1) * 0.7 + 0.1 * np.sin(x)
         return u, k + 1
 
-    u, k = tg.while_loop(lambda s: (np.sum(s[0] ** 2) > 0.3) & (s[1] < 30), body, (x, 0),
-                         max_trips=40)
+    u, k = tg.while_loop(
+        lambda s: (np.sum(s[0] ** 2) > 0.3) & (s[1] < 30), body, (x, 0), max_trips=40
+    )
     return np.sum(u**2) + k * x[0]
 
 
@@ -216,11 +222,13 @@ def until_never(x):
 
 def until_in_until(x):
     def inner(v):
-        return tg.while_loop(lambda w: w < v + 1.0, lambda w: w * 1.1 + x[0] ** 2 + 0.1, 0.5 * v,
-                             max_trips=40)
+        return tg.while_loop(
+            lambda w: w < v + 1.0, lambda w: w * 1.1 + x[0] ** 2 + 0.1, 0.5 * v, max_trips=40
+        )
 
-    return tg.while_loop(lambda v: v < 4.0, lambda v: inner(v) + 0.1 * x[1], x[2] ** 2 * 0.1,
-                         max_trips=20)
+    return tg.while_loop(
+        lambda v: v < 4.0, lambda v: inner(v) + 0.1 * x[1], x[2] ** 2 * 0.1, max_trips=20
+    )
 
 
 def until_in_a_branch(x):
@@ -239,8 +247,9 @@ def branch_in_until(x):
 def until_in_a_loop(x):
     s = x[0] * 1.0
     for i in range(10):
-        s = s * 0.1 + tg.while_loop(lambda v: v < 3.0, lambda v: v * 1.5 + x[1] ** 2,
-                                    0.5 + x[2] ** 2, max_trips=12) * (i + 1)
+        s = s * 0.1 + tg.while_loop(
+            lambda v: v < 3.0, lambda v: v * 1.5 + x[1] ** 2, 0.5 + x[2] ** 2, max_trips=12
+        ) * (i + 1)
     return s
 
 
@@ -252,8 +261,9 @@ def gradient_inside(x):
 
 
 def gradient_in_a_branch(x):
-    return tg.cond(x[0] > 0, lambda: tg.grad(lambda a: np.sin(a))(x[1]),
-                   lambda: tg.grad(lambda a: a**3)(x[2]))
+    return tg.cond(
+        x[0] > 0, lambda: tg.grad(lambda a: np.sin(a))(x[1]), lambda: tg.grad(lambda a: a**3)(x[2])
+    )
 
 
 def gradient_in_a_scan(x):
@@ -265,6 +275,7 @@ def gradient_in_a_scan(x):
     return c + np.sum(gs)
 
 
-PROGRAMS = [f for f in list(globals().values()) if callable(f) and getattr(
-    f, "__module__", "") == __name__]
+PROGRAMS = [
+    f for f in list(globals().values()) if callable(f) and getattr(f, "__module__", "") == __name__
+]
 INPUTS = (np.array([0.7, -0.4, 1.1]), np.array([-0.6, 0.8, 0.9]), np.array([1.6, 0.3, -0.5]))

@@ -194,8 +194,9 @@ def test_tensors():
     x = tg.tensor(np.array([1.5, 2.0, 0.5]), requires_grad=True)
     f(x).backward()
     a, b, c = 1.5, 2.0, 0.5
-    np.testing.assert_allclose(x.grad.numpy(), [2 * a * b * b * c, 2 * a * a * b * c,
-                                                a * a * b * b])
+    np.testing.assert_allclose(
+        x.grad.numpy(), [2 * a * b * b * c, 2 * a * a * b * c, a * a * b * b]
+    )
 
 
 def test_no_grad_inside_a_branch():
@@ -228,6 +229,7 @@ def test_scan_of_nothing():
 
 def test_loops_do_not_copy_arrays_for_branches():
     """A branch that writes an element of a carried array costs no array, either way."""
+
     def f(x):
         y = x * 1.0
 
@@ -252,8 +254,13 @@ def test_loops_do_not_copy_arrays_for_branches():
 
 def arrays_touched(steps):
     """Whether a kernel launched inside `steps` loops over an array."""
-    return any(isinstance(s, (For, Reduce)) for step in steps for block in blocks(step)
-               for launch in launches(block) for s in statements(launch.kernel.body))
+    return any(
+        isinstance(s, (For, Reduce))
+        for step in steps
+        for block in blocks(step)
+        for launch in launches(block)
+        for s in statements(launch.kernel.body)
+    )
 
 
 def test_loops_until_a_condition_index_by_values_in_place():
@@ -276,6 +283,7 @@ def test_loops_until_a_condition_index_by_values_in_place():
 
 def test_the_reverse_runs_as_many_iterations_as_there_were():
     """With a bound far beyond the iterations, the program has no loop over the bound."""
+
     def f(x):
         return tg.while_loop(lambda v: v < 100.0, lambda v: v * 2.0 * x, x, max_trips=10**7)
 
@@ -302,8 +310,9 @@ def test_carries_keep_their_type():
     e = refused(lambda x: tg.scan(lambda c, v: (np.append(c, v), None), x, x), x)
     assert e.kind == "carry_type" and "f64[3]" in str(e) and "f64[4]" in str(e)
     assert isinstance(e, TypeError)
-    e = refused(lambda x: tg.while_loop(lambda v: v < 3, lambda v: v * 0.5,
-                                        x[0].astype(np.int64)), x)
+    e = refused(
+        lambda x: tg.while_loop(lambda v: v < 3, lambda v: v * 0.5, x[0].astype(np.int64)), x
+    )
     assert e.kind == "carry_type" and "i64" in e.message and "f64" in e.message
     e = refused(lambda x: tg.fori_loop(0, 3, lambda i, s: (s, s), x), x)
     assert e.kind == "carry_type" and "(*, *)" in e.message
@@ -395,18 +404,38 @@ def test_errors_leave_no_trace_open():
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 def test_exported_c_runs_alone(tmp_path):
     """Under the sanitizers, against the values of the example that comes with it."""
+
     def f(x):
         return branch_of_values(x) * until(x) + tg.switch(
-            np.floor(x[0]).astype(np.int64), [lambda: x[1], lambda: x[2], lambda: x[0]])
+            np.floor(x[0]).astype(np.int64), [lambda: x[1], lambda: x[2], lambda: x[0]]
+        )
 
     tg.export(tg.value_and_grad(f), [tg.spec((3,))], tmp_path / "out", name="control")
     text = (tmp_path / "out" / "control.c").read_text()
     assert "} else if (" in text and "break;" in text
     built = subprocess.run(
-        ["gcc", "-std=c99", "-O1", "-g", "-fopenmp-simd", "-ffp-contract=off", "-Wall", "-Wextra",
-         "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", "run",
-         "out/example_main.c", "out/control.c", "-lm"],
-        cwd=tmp_path, capture_output=True, text=True)
+        [
+            "gcc",
+            "-std=c99",
+            "-O1",
+            "-g",
+            "-fopenmp-simd",
+            "-ffp-contract=off",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all",
+            "-o",
+            "run",
+            "out/example_main.c",
+            "out/control.c",
+            "-lm",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stderr
     ran = subprocess.run([str(tmp_path / "run")], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -27,8 +27,9 @@ from tracegrad.trace.symbolic import Condition, SymbolicInt
 from tracegrad.trace.tracer import Trace
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
-         *operands: Any) -> Any:
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
     """``true_fun(*operands)`` if `pred`, else ``false_fun(*operands)``; only that one runs.
 
     `pred` is a bool or a number of shape (); both functions return results of one structure and
@@ -55,9 +56,13 @@ def switch(index: Any, branches_: Sequence[Callable[..., Any]], *operands: Any) 
     trace = current_trace()
     known = _known_number(index, "index", "switch")
     if isinstance(index, (float, complex, np.inexact)) or (
-            isinstance(index, Tracer) and not index.element_type.is_integer):
-        raise DTypeError("the index of switch is an integer", loc=source.here(),
-                         remedy="For a condition use tg.cond.")
+        isinstance(index, Tracer) and not index.element_type.is_integer
+    ):
+        raise DTypeError(
+            "the index of switch is an integer",
+            loc=source.here(),
+            remedy="For a condition use tg.cond.",
+        )
     last = len(functions) - 1
     if trace is not None and known is None and last:
         index = index.value() if isinstance(index, SymbolicInt) else index
@@ -67,8 +72,14 @@ def switch(index: Any, branches_: Sequence[Callable[..., Any]], *operands: Any) 
     return _fresh(_inside(trace, functions[at])(*operands))
 
 
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *,
-         reverse: bool = False) -> tuple[Any, Any]:
+def scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
     """``carry, y = f(carry, x)`` for each element ``x`` along the first axis of `xs`.
 
     Returns the last carry and the stacked ``y``.  `init`, `xs` and ``y`` are trees of arrays and
@@ -89,14 +100,23 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
         carry, y = f(carry, x)
         ys.append(_fresh(y))
     if not trips:
-        raise ArgumentError("scan of no elements outside a traced function has no results",
-                            loc=source.here(), remedy="Call it inside tg.compile.")
+        raise ArgumentError(
+            "scan of no elements outside a traced function has no results",
+            loc=source.here(),
+            remedy="Call it inside tg.compile.",
+        )
     ys = ys[::-1] if reverse else ys
     return carry, optree.tree_map(lambda *parts: _stack(parts), *ys, namespace=NAMESPACE)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *,
-              max_trips: int | None = None) -> Any:
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[..., Any],
+    init_val: Any,
+    *,
+    max_trips: int | None = None,
+) -> Any:
     """``val = body_fun(i, val)`` for i from `lower` to ``upper - 1``; returns the last ``val``.
 
     With bounds that depend on traced values the reverse mode needs `max_trips`, as in
@@ -120,16 +140,22 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
     return iterations.counted(trace, lower, upper, body_fun, init_val, most)
 
 
-def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any, *,
-               max_trips: int | None = None) -> Any:
+def while_loop(
+    cond_fun: Callable[..., Any],
+    body_fun: Callable[..., Any],
+    init_val: Any,
+    *,
+    max_trips: int | None = None,
+) -> Any:
     """``val = body_fun(val)`` while ``cond_fun(val)``; returns the last ``val``.
 
     `max_trips` is a bound on the iterations: one more is an error at run time.  Reverse mode
     needs it, since it keeps what every iteration needs in arrays of that length; forward mode
     does not.
     """
-    if max_trips is not None and (isinstance(max_trips, bool) or not isinstance(max_trips, int)
-                                  or max_trips < 1):
+    if max_trips is not None and (
+        isinstance(max_trips, bool) or not isinstance(max_trips, int) or max_trips < 1
+    ):
         raise ArgumentError(f"max_trips is a positive int, not {max_trips!r}", loc=source.here())
     trace = current_trace()
     if trace is not None:
@@ -153,15 +179,17 @@ def _known_number(x: Any, name: str, where: str) -> Any:
         return None
     shape = getattr(x, "shape", ())
     if shape != ():
-        raise ShapeError(f"{name} of {where} is a scalar, not an array of shape {tuple(shape)}",
-                         loc=source.here(), remedy="For a choice by element use np.where.")
+        raise ShapeError(
+            f"{name} of {where} is a scalar, not an array of shape {tuple(shape)}",
+            loc=source.here(),
+            remedy="For a choice by element use np.where.",
+        )
     if isinstance(x, Tracer):
         found = x.contents
         return None if found is None else found.item()
     if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
         return x.item() if isinstance(x, (np.generic, np.ndarray)) else x
-    raise ArgumentError(f"{name} of {where} is a number, not {type(x).__name__}",
-                        loc=source.here())
+    raise ArgumentError(f"{name} of {where} is a number, not {type(x).__name__}", loc=source.here())
 
 
 def _inside(trace: Trace | None, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,6 +201,7 @@ def _inside(trace: Trace | None, f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _fresh(tree: Any) -> Any:
     """Arrays of a result or an initial value with memory of their own."""
+
     def one(x: Any) -> Any:
         if isinstance(x, Tracer):
             return x if x.scalar else x.clone()  # type: ignore[attr-defined]
@@ -193,11 +222,16 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
     for x in leaves:
         shape = getattr(x, "shape", ())
         if not shape:
-            raise ArgumentError("xs of scan are arrays with a first axis", loc=source.here(),
-                                remedy="Close over what does not change from step to step.")
+            raise ArgumentError(
+                "xs of scan are arrays with a first axis",
+                loc=source.here(),
+                remedy="Close over what does not change from step to step.",
+            )
         found.setdefault(shape[0], f"an array of shape {tuple(shape)}")
     if len(found) != 1:
         raise ArgumentError(
-            "scan needs one length: " + (", ".join(f"{n} by {w}" for n, w in found.items())
-                                         or "give xs or length"), loc=source.here())
+            "scan needs one length: "
+            + (", ".join(f"{n} by {w}" for n, w in found.items()) or "give xs or length"),
+            loc=source.here(),
+        )
     return next(iter(found))

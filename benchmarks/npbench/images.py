@@ -66,17 +66,17 @@ def azimint_naive(data, radius, bins):
     return np.sum(rings * rings)
 
 
-@kernel(
-    lambda rng, n, steps: (rng.uniform(-1.5, 0.5, (n, n)), rng.uniform(-1.0, 1.0, (n, n)), steps),
-    small={"n": 5, "steps": 9},
-    large={"n": 150, "steps": 50},
-)
-def mandelbrot(cx, cy, steps):
+def _plane(rng, n, steps):
+    return rng.uniform(-1.5, 0.5, (n, n)) + 1j * rng.uniform(-1.0, 1.0, (n, n)), steps
+
+
+@kernel(_plane, small={"n": 5, "steps": 9}, large={"n": 150, "steps": 50})
+def mandelbrot(c, steps):
     """Iterate z^2 + c while it is bounded; a smooth count of how long it stays so."""
-    x, y = np.zeros_like(cx), np.zeros_like(cy)
-    total = np.zeros_like(cx)
+    z = np.zeros_like(c)
+    total = np.zeros(c.shape)
     for _ in range(steps):
-        inside = x * x + y * y < 4.0
-        x, y = (np.where(inside, x * x - y * y + cx, x), np.where(inside, 2.0 * x * y + cy, y))
-        total[inside] += np.exp(-(x * x + y * y))[inside]
+        inside = np.abs(z) < 2.0
+        z[inside] = z[inside] ** 2 + c[inside]
+        total[inside] += np.exp(-(np.abs(z[inside]) ** 2))
     return np.sum(total)

@@ -25,7 +25,7 @@ STATIC = {
     "seidel_2d": (0,),
     "adi": (0,),
     "nbody": (3,),
-    "mandelbrot": (2,),
+    "mandelbrot": (1,),
 }
 
 
@@ -242,15 +242,14 @@ def deriche(alpha, image):
 
 
 @form
-def mandelbrot(cx, cy, steps):
+def mandelbrot(c, steps):
     def step(s):
-        x, y, total = s
-        inside = x * x + y * y < 4.0
-        x, y = (jnp.where(inside, x * x - y * y + cx, x), jnp.where(inside, 2.0 * x * y + cy, y))
-        return x, y, total + jnp.where(inside, jnp.exp(-(x * x + y * y)), 0.0)
+        z, total = s
+        inside = jnp.abs(z) < 2.0
+        z = jnp.where(inside, z**2 + c, z)
+        return z, total + jnp.where(inside, jnp.exp(-(z.real**2 + z.imag**2)), 0.0)
 
-    zero = jnp.zeros_like(cx)
-    return jnp.sum(repeat(step, (zero, zero, zero), steps)[2])
+    return jnp.sum(repeat(step, (jnp.zeros_like(c), jnp.zeros(c.shape)), steps)[1])
 
 
 # ------------------------------------------------------------------------- products and tables

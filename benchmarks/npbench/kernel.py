@@ -60,12 +60,12 @@ def kernel(
 
 
 def differentiable(kernel: Kernel, arguments: Arguments) -> tuple[int, ...]:
-    """The positions of float arguments without jumps: those a gradient is taken of."""
+    """The positions of float and complex arguments without jumps: those a gradient is taken of."""
     return tuple(
         k
         for k, x in enumerate(arguments)
         if k not in kernel.steps
-        and (isinstance(x, float) or (isinstance(x, np.ndarray) and x.dtype == np.float64))
+        and (isinstance(x, float) or (isinstance(x, np.ndarray) and x.dtype.kind in "fc"))
     )
 
 

@@ -65,10 +65,13 @@ def arc_distance(theta1, phi1, theta2, phi2):
 
 
 def _electrons(rng, kz, e, qz, w, atoms, orbitals):
+    def waves(*shape):
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
     neighbours = rng.integers(0, atoms, (atoms, 2))
-    green = rng.normal(size=(kz, e, atoms, orbitals, orbitals))
-    phonon = rng.normal(size=(qz, w, atoms, 2, 3, 3))
-    coupling = rng.normal(size=(atoms, 2, 3, orbitals, orbitals))
+    coupling = waves(atoms, 2, 3, orbitals, orbitals)
+    green = waves(kz, e, atoms, orbitals, orbitals)
+    phonon = waves(qz, w, atoms, 2, 3, 3)
     return neighbours, coupling, green, phonon
 
 
@@ -76,7 +79,6 @@ def _electrons(rng, kz, e, qz, w, atoms, orbitals):
     _electrons,
     small={"kz": 1, "e": 2, "qz": 1, "w": 2, "atoms": 2, "orbitals": 2},
     large={"kz": 2, "e": 5, "qz": 2, "w": 2, "atoms": 4, "orbitals": 3},
-    changed="real matrices instead of complex ones",
 )
 def scattering_self_energies(neighbours, coupling, green, phonon):
     """Electron self-energies from phonons: products of small blocks, gathered by neighbour."""
@@ -95,4 +97,4 @@ def scattering_self_energies(neighbours, coupling, green, phonon):
                                         g = green[k, e - w, neighbours[a, b]] @ coupling[a, b, i]
                                         h = coupling[a, b, j] * phonon[q, w, a, b, i, j]
                                         sigma[k, e, a] += g @ h
-    return np.sum(np.sin(sigma))
+    return np.sum(np.abs(sigma) ** 2)

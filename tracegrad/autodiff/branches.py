@@ -25,8 +25,9 @@ from tracegrad.ops.views import as_strided
 from tracegrad.types import TensorType
 
 
-def pull_cond(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
-              ) -> list[Operand | None]:
+def pull_cond(
+    reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+) -> list[Operand | None]:
     """Cotangents of the operands of a branch."""
     b, selector, xs = reverse.b, node.operands[0], node.operands[1:]
     wrt = [k for k in range(len(xs)) if wanted[1 + k]]
@@ -35,8 +36,9 @@ def pull_cond(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[b
     regions = [_pulled(r, wrt, given, list(totals)) for r in node.regions]
     operands = [*xs, *(dense(b, cts[j], node.results[j]) for j in given), *totals.values()]
     regions, operands = _narrowed(b, regions, operands, len(xs))
-    out = emit_cond(b, selector, regions, operands,
-                    hints=[f"d_{node.regions[0].inputs[k].hint}" for k in wrt])
+    out = emit_cond(
+        b, selector, regions, operands, hints=[f"d_{node.regions[0].inputs[k].hint}" for k in wrt]
+    )
     found: list[Operand | None] = [None] * len(node.operands)
     for k, ct in zip(wrt, out, strict=True):
         found[1 + k] = ct
@@ -59,8 +61,9 @@ def _totals(reverse: Reverse, node: Node, wrt: Sequence[int]) -> dict[int, Value
     return out
 
 
-def _pulled(region: Graph, wrt: Sequence[int], given: Sequence[int], totals: Sequence[int]
-            ) -> Graph:
+def _pulled(
+    region: Graph, wrt: Sequence[int], given: Sequence[int], totals: Sequence[int]
+) -> Graph:
     """The region that takes the operands, cotangents of the outputs `given` and what there is
     for the inputs `totals`; it gives the cotangents of the inputs `wrt`."""
     b = GraphBuilder(f"{region.name}.back")
@@ -92,8 +95,9 @@ def _needed(graph: Graph) -> Graph:
     return Graph(graph.name, graph.stage, graph.inputs, tuple(reversed(nodes)), graph.outputs)
 
 
-def _narrowed(b: GraphBuilder, regions: list[Graph], operands: list[Operand], count: int
-              ) -> tuple[list[Graph], list[Operand]]:
+def _narrowed(
+    b: GraphBuilder, regions: list[Graph], operands: list[Operand], count: int
+) -> tuple[list[Graph], list[Operand]]:
     """The first `count` operands that regions read through views alone are read in front of the
     branch, so that a loop around it keeps those parts for its reverse and not the whole."""
     for k in range(count):
@@ -131,16 +135,27 @@ def _reading(region: Graph, k: int, parts: Mapping[View, Value]) -> Graph:
     """The region with its reads of input `k` replaced by inputs of their own."""
     x = region.inputs[k]
     given = {v: Value(part.type, part.hint) for v, part in parts.items()}
-    stands = {n.result: given[n.attrs.view] for n in region.nodes  # type: ignore[attr-defined]
-              if x in n.operands}
+    stands = {
+        n.result: given[n.attrs.view]  # type: ignore[attr-defined]
+        for n in region.nodes
+        if x in n.operands
+    }
 
     def put(y: Operand) -> Operand:
         return stands.get(y, y) if isinstance(y, Value) else y
 
-    nodes = tuple(replace(n, operands=tuple(map(put, n.operands))) for n in region.nodes
-                  if x not in n.operands)
-    return replace(region, inputs=(*region.inputs, *given.values()), nodes=nodes, tracked=(),
-                   outputs=tuple(map(put, region.outputs)))
+    nodes = tuple(
+        replace(n, operands=tuple(map(put, n.operands)))
+        for n in region.nodes
+        if x not in n.operands
+    )
+    return replace(
+        region,
+        inputs=(*region.inputs, *given.values()),
+        nodes=nodes,
+        tracked=(),
+        outputs=tuple(map(put, region.outputs)),
+    )
 
 
 def push_cond(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | None]:
@@ -154,8 +169,13 @@ def push_cond(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | N
         dots = [inner.tangent(node_out) for node_out in (outputs[j] for j in dotted)]
         regions.append(inner.b.finish([*map(inner.value, outputs), *dots]))
     given = [*operands[1:], *(dense(b, ts[1 + k], operands[1 + k]) for k in moved)]
-    out = emit_cond(b, operands[0], regions, given, hints=[
-        *(r.hint for r in node.results), *(f"d_{node.results[j].hint}" for j in dotted)])
+    out = emit_cond(
+        b,
+        operands[0],
+        regions,
+        given,
+        hints=[*(r.hint for r in node.results), *(f"d_{node.results[j].hint}" for j in dotted)],
+    )
     n = len(node.results)
     forward.renamed(node, out[:n])
     found: list[Operand | None] = [None] * n
@@ -176,8 +196,11 @@ def _pushed(region: Graph, moved: Sequence[int]) -> tuple[Forward, set[int], Seq
     for node in region.nodes:
         forward.visit(node)
     outputs = region.outputs
-    return forward, {j for j, x in enumerate(outputs) if isinstance(x, Value)
-                     and x in forward.tangents}, outputs
+    return (
+        forward,
+        {j for j, x in enumerate(outputs) if isinstance(x, Value) and x in forward.tangents},
+        outputs,
+    )
 
 
 PULL[CondAttrs] = pull_cond

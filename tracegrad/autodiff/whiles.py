@@ -35,8 +35,9 @@ from tracegrad.types import TensorType
 _COUNT = TensorType((), I64)
 
 
-def pull_while(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
-               ) -> list[Operand | None]:
+def pull_while(
+    reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+) -> list[Operand | None]:
     """Cotangents of the operands; the forward node in `reverse.b` gains a counter and tapes.
 
     Raises GradientError (kind ``while_reverse``) where the number of iterations has no bound.
@@ -46,9 +47,12 @@ def pull_while(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[
     if not attrs.most:
         raise GradientError(
             "the reverse mode of a while_loop needs a bound on its iterations, whose values it "
-            "keeps", kind="while_reverse", loc=node.loc,
+            "keeps",
+            kind="while_reverse",
+            loc=node.loc,
             remedy="Give tg.while_loop(..., max_trips=n): it keeps n times what an iteration "
-            "needs, and more iterations are an error.  tg.jvp and tg.jacfwd need no bound.")
+            "needs, and more iterations are an error.  tg.jvp and tg.jacfwd need no bound.",
+        )
     body = Body(node.regions[1], attrs)
     active = active_inputs(body, {k for k, w in enumerate(wanted) if w})
     back = Backward(body, active, cts)
@@ -57,28 +61,43 @@ def pull_while(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[
     return run_backward(reverse.b, node, loop, back, cts, tapes, count)
 
 
-def _extend_forward(b: GraphBuilder, node: Node, attrs: WhileAttrs, back: Backward
-                    ) -> tuple[Value, list[Value]]:
+def _extend_forward(
+    b: GraphBuilder, node: Node, attrs: WhileAttrs, back: Backward
+) -> tuple[Value, list[Value]]:
     """Let the forward loop count its iterations and stack what the reverse loop needs."""
     test, region = node.regions[0], back.body.region
     n = attrs.carries
     count = Value(_COUNT, "trips", loc=node.loc)
-    stacks = [Value(TensorType((attrs.most, *v.type.shape), v.dtype), f"{v.hint}_tape",
-                    loc=node.loc) for v in back.tapes]
+    stacks = [
+        Value(TensorType((attrs.most, *v.type.shape), v.dtype), f"{v.hint}_tape", loc=node.loc)
+        for v in back.tapes
+    ]
     inner = GraphBuilder(region.name)
     inner.nodes.extend(back.forward)
     before = Value(_COUNT, "trips")
     after = add(inner, before, 1)
-    longer = Graph(region.name, region.stage,
-                   (*region.inputs[:n], before, *region.inputs[n:]), tuple(inner.nodes),
-                   (*region.outputs[:n], after, *region.outputs[n:], *back.tapes))
-    checked = replace(test, inputs=(*test.inputs[:n], Value(_COUNT, "trips"), *test.inputs[n:]),
-                      tracked=())
+    longer = Graph(
+        region.name,
+        region.stage,
+        (*region.inputs[:n], before, *region.inputs[n:]),
+        tuple(inner.nodes),
+        (*region.outputs[:n], after, *region.outputs[n:], *back.tapes),
+    )
+    checked = replace(
+        test, inputs=(*test.inputs[:n], Value(_COUNT, "trips"), *test.inputs[n:]), tracked=()
+    )
     results = (*node.results[:n], count, *node.results[n:], *stacks)
-    exchange(b, node, replace(
-        node, regions=(checked, longer), results=results,
-        operands=(*node.operands[:n], Literal(0, I64), *node.operands[n:]),
-        attrs=replace(attrs, carries=n + 1, results=tuple(r.type for r in results))))
+    exchange(
+        b,
+        node,
+        replace(
+            node,
+            regions=(checked, longer),
+            results=results,
+            operands=(*node.operands[:n], Literal(0, I64), *node.operands[n:]),
+            attrs=replace(attrs, carries=n + 1, results=tuple(r.type for r in results)),
+        ),
+    )
     return count, stacks
 
 
@@ -93,19 +112,31 @@ def push_while(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | 
     moved = [k for k in body.carries if k in active]
     held = [k for k in body.consts if k in active]
     test = node.regions[0]
-    checked = replace(test, tracked=(), inputs=(
-        *test.inputs[:n], *(_unread(test, k) for k in moved),
-        *test.inputs[n:], *(_unread(test, k) for k in held)))
+    checked = replace(
+        test,
+        tracked=(),
+        inputs=(
+            *test.inputs[:n],
+            *(_unread(test, k) for k in moved),
+            *test.inputs[n:],
+            *(_unread(test, k) for k in held),
+        ),
+    )
     dots = {k: dense(b, ts[k], operands[k]) for k in active}
     out = emit_while(
-        b, checked, inner.graph, attrs.index, attrs.most,
+        b,
+        checked,
+        inner.graph,
+        attrs.index,
+        attrs.most,
         carries=[*operands[:n], *(dots[k] for k in moved)],
-        consts=[*operands[n:], *(dots[k] for k in held)])
+        consts=[*operands[n:], *(dots[k] for k in held)],
+    )
     m = n + len(moved)
     ys = len(body.region.outputs) - n
-    forward.renamed(node, (*out[:n], *out[m:m + ys]))
+    forward.renamed(node, (*out[:n], *out[m : m + ys]))
     found: list[Operand | None] = [None] * len(node.results)
-    for k, t in zip((*moved, *inner.stacked), (*out[n:m], *out[m + ys:]), strict=True):
+    for k, t in zip((*moved, *inner.stacked), (*out[n:m], *out[m + ys :]), strict=True):
         found[k] = t
     return found
 

@@ -44,11 +44,16 @@ def _cond_reference(attrs: CondAttrs, selector: Any, *xs: Any, regions: Any = ()
 
 
 cond = declare(
-    name="cond", attrs=CondAttrs, infer=_cond_infer, reference=_cond_reference,
+    name="cond",
+    attrs=CondAttrs,
+    infer=_cond_infer,
+    reference=_cond_reference,
     derivative=ByRegions("that of the region which runs"),
-    lowering=Special("a branch around the kernels of its regions"), samples=lambda rng: [],
+    lowering=Special("a branch around the kernels of its regions"),
+    samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
-    doc="Runs the one of its regions that the first operand names.")
+    doc="Runs the one of its regions that the first operand names.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +95,16 @@ def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> An
 
 
 while_ = declare(
-    name="while", attrs=WhileAttrs, infer=lambda a, *xs: a.results, reference=_while_reference,
+    name="while",
+    attrs=WhileAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_while_reference,
     derivative=ByRegions("carries backwards through as many iterations as there were"),
-    lowering=Special("a loop around the kernels of its regions"), samples=lambda rng: [],
+    lowering=Special("a loop around the kernels of its regions"),
+    samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
-    doc="Repeats its second region while the first gives True.")
+    doc="Repeats its second region while the first gives True.",
+)
 
 
 # ------------------------------------------------------------------------------------ checks
@@ -129,11 +139,16 @@ def _emit_require(lb: Any, attrs: RequireAttrs, outs: Any, x: Any) -> None:
 
 
 require = declare(
-    name="require", attrs=RequireAttrs, infer=_require_infer, reference=_require_reference,
-    derivative=NoGradient("it is a check"), lowering=Nest(_emit_require),
+    name="require",
+    attrs=RequireAttrs,
+    infer=_require_infer,
+    reference=_require_reference,
+    derivative=NoGradient("it is a check"),
+    lowering=Nest(_emit_require),
     samples=lambda rng: [Sample((np.asarray(True),), RequireAttrs("it does not hold"))],
     traits=frozenset({Trait.CHECKED}),
-    doc="Its operand; False stops the call with an error.")
+    doc="Its operand; False stops the call with an error.",
+)
 
 
 # ------------------------------------------------------------------------------------- reading
@@ -147,29 +162,52 @@ def carried(node: Node) -> list[tuple[int, Value]]:
     attrs = node.attrs
     assert isinstance(attrs, CONTROL)
     first = 1 if isinstance(attrs, CondAttrs) else 0
-    return [(first + k, r) for k, r in enumerate(node.results[:attrs.carries])]
+    return [(first + k, r) for k, r in enumerate(node.results[: attrs.carries])]
 
 
-def emit_cond(b: GraphBuilder, selector: Operand, regions: Sequence[Graph],
-              operands: Sequence[Operand], *, carries: int = 0, hints: Sequence[str] = ()
-              ) -> tuple[Value, ...]:
+def emit_cond(
+    b: GraphBuilder,
+    selector: Operand,
+    regions: Sequence[Graph],
+    operands: Sequence[Operand],
+    *,
+    carries: int = 0,
+    hints: Sequence[str] = (),
+) -> tuple[Value, ...]:
     """Add a `cond` of `regions`, which agree in inputs and in types of outputs."""
     results = tuple(TensorType(y.shape, y.type.dtype) for y in regions[0].outputs)
     return b.emit(  # type: ignore[no-any-return]
-        cond, (selector, *operands), CondAttrs(carries, results), regions=tuple(regions),
-        hints=hints or ("cond",) * len(results))
+        cond,
+        (selector, *operands),
+        CondAttrs(carries, results),
+        regions=tuple(regions),
+        hints=hints or ("cond",) * len(results),
+    )
 
 
-def emit_while(b: GraphBuilder, test: Graph, body: Graph, index: str, most: int, *,
-               carries: Sequence[Operand], consts: Sequence[Operand] = (),
-               hints: Sequence[str] = ()) -> tuple[Value, ...]:
+def emit_while(
+    b: GraphBuilder,
+    test: Graph,
+    body: Graph,
+    index: str,
+    most: int,
+    *,
+    carries: Sequence[Operand],
+    consts: Sequence[Operand] = (),
+    hints: Sequence[str] = (),
+) -> tuple[Value, ...]:
     """Add a `while`; returns the final carries, then the stacks."""
     n = len(carries)
     results = [x.type for x in body.inputs[:n]]
     results += [TensorType((most, *y.shape), y.type.dtype) for y in body.outputs[n:]]
     attrs = WhileAttrs(index, most, n, len(consts), tuple(results))
-    return b.emit(while_, (*carries, *consts), attrs,  # type: ignore[no-any-return]
-                  regions=(test, body), hints=hints or ("while",) * len(results))
+    return b.emit(
+        while_,
+        (*carries, *consts),
+        attrs,  # type: ignore[no-any-return]
+        regions=(test, body),
+        hints=hints or ("while",) * len(results),
+    )
 
 
 def last_index(most: int) -> int | None:

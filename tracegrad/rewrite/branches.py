@@ -40,8 +40,13 @@ def _known(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
 
 def _anew(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replaced:
     """With results of its own, since regions may be shared."""
-    return b.emit(node.op, operands, node.attrs, regions=node.regions,  # type: ignore
-                  hint=node.results[0].hint if node.results else "")
+    return b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=node.regions,  # type: ignore
+        hint=node.results[0].hint if node.results else "",
+    )
 
 
 def _passed(node: Node, j: int, given: list[Operand]) -> Operand | None:
@@ -57,20 +62,31 @@ def _passed(node: Node, j: int, given: list[Operand]) -> Operand | None:
 def pruned_cond(node: Node, attrs: CondAttrs, needed: set[Value], prune: Prune) -> Node:
     """The branch without results that nothing needs and operands that no region reads."""
     results = [j for j, r in enumerate(node.results) if r in needed] or [0]
-    regions = [prune(remove_dead(replace(
-        r, outputs=tuple(r.outputs[j] for j in results), alias=None))) for r in node.regions]
+    regions = [
+        prune(remove_dead(replace(r, outputs=tuple(r.outputs[j] for j in results), alias=None)))
+        for r in node.regions
+    ]
     read = [_read(r) for r in regions]
-    inputs = [k for k in range(len(node.operands) - 1) if any(
-        r.inputs[k] in used for r, used in zip(regions, read, strict=True))]
-    if len(results) == len(node.results) and len(inputs) == len(node.operands) - 1 and all(
-            len(a.nodes) == len(b.nodes) for a, b in zip(regions, node.regions, strict=True)):
+    inputs = [
+        k
+        for k in range(len(node.operands) - 1)
+        if any(r.inputs[k] in used for r, used in zip(regions, read, strict=True))
+    ]
+    if (
+        len(results) == len(node.results)
+        and len(inputs) == len(node.operands) - 1
+        and all(len(a.nodes) == len(b.nodes) for a, b in zip(regions, node.regions, strict=True))
+    ):
         return node
     return replace(
-        node, operands=(node.operands[0], *(node.operands[1 + k] for k in inputs)),
+        node,
+        operands=(node.operands[0], *(node.operands[1 + k] for k in inputs)),
         results=tuple(node.results[j] for j in results),
-        regions=tuple(replace(r, inputs=tuple(r.inputs[k] for k in inputs), tracked=())
-                      for r in regions),
-        attrs=replace(attrs, results=tuple(attrs.results[j] for j in results)))
+        regions=tuple(
+            replace(r, inputs=tuple(r.inputs[k] for k in inputs), tracked=()) for r in regions
+        ),
+        attrs=replace(attrs, results=tuple(attrs.results[j] for j in results)),
+    )
 
 
 def pruned_while(node: Node, attrs: WhileAttrs, needed: set[Value], prune: Prune) -> Node:
@@ -90,18 +106,29 @@ def pruned_while(node: Node, attrs: WhileAttrs, needed: set[Value], prune: Prune
             break
         carries |= more
     kept = sorted(carries)
-    consts = [k for k in range(n, len(node.operands))
-              if body.inputs[k] in used or test.inputs[k] in tested]
+    consts = [
+        k
+        for k in range(n, len(node.operands))
+        if body.inputs[k] in used or test.inputs[k] in tested
+    ]
     inputs, results = (*kept, *consts), (*kept, *stacks)
     if not results:
         return node
     return replace(
-        node, operands=tuple(node.operands[k] for k in inputs),
+        node,
+        operands=tuple(node.operands[k] for k in inputs),
         results=tuple(node.results[j] for j in results),
-        regions=(replace(test, inputs=tuple(test.inputs[k] for k in inputs), tracked=()),
-                 replace(inner, inputs=tuple(body.inputs[k] for k in inputs), tracked=())),
-        attrs=replace(attrs, carries=len(kept), consts=len(consts),
-                      results=tuple(attrs.results[j] for j in results)))
+        regions=(
+            replace(test, inputs=tuple(test.inputs[k] for k in inputs), tracked=()),
+            replace(inner, inputs=tuple(body.inputs[k] for k in inputs), tracked=()),
+        ),
+        attrs=replace(
+            attrs,
+            carries=len(kept),
+            consts=len(consts),
+            results=tuple(attrs.results[j] for j in results),
+        ),
+    )
 
 
 def _read(graph: Graph) -> set[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import optree
@@ -49,8 +49,13 @@ class _Branch:
         return self.numbers[k] or (isinstance(x, Tracer) and x.weak)
 
 
-def choose(outer: Trace, selector: Any, functions: Sequence[Callable[..., Any]],
-           operands: Sequence[Any], what: str) -> Any:
+def choose(
+    outer: Trace,
+    selector: Any,
+    functions: Sequence[Callable[..., Any]],
+    operands: Sequence[Any],
+    what: str,
+) -> Any:
     """The result of the one of `functions` that `selector` (a traced scalar) counts."""
     at = as_arg(outer, selector)
     assert isinstance(at, Tracer)
@@ -62,16 +67,31 @@ def choose(outer: Trace, selector: Any, functions: Sequence[Callable[..., Any]],
         if other.tree != tree:
             raise ArgumentError(
                 f"the branches of {what} return {_text(tree)} and {_text(other.tree)}",
-                kind="branch_type", loc=source.here(),
-                remedy="Return one structure from all branches.")
+                kind="branch_type",
+                loc=source.here(),
+                remedy="Return one structure from all branches.",
+            )
     types = [_common(found, k, what) for k in range(tree.num_leaves)]
-    regions = [Region(b.trace, [], [b.trace.operand(cast(b.trace, x, t.dtype))
-                                    for x, t in zip(b.leaves, types, strict=True)])
-               for b in found]
+    regions = [
+        Region(
+            b.trace,
+            [],
+            [
+                b.trace.operand(cast(b.trace, x, t.dtype))
+                for x, t in zip(b.leaves, types, strict=True)
+            ],
+        )
+        for b in found
+    ]
     joined = join(regions)
     graphs = joined.close(outer, first=len(types), writers=regions)
-    results = (*types, *(TensorType(m.base.type.shape, m.dtype)  # type: ignore[union-attr]
-                         for m in joined.written))
+    results = (
+        *types,
+        *(
+            TensorType(m.base.type.shape, m.dtype)  # type: ignore[union-attr]
+            for m in joined.written
+        ),
+    )
     if not results:
         if not any(is_observable(n) for g in graphs for n in g.nodes):
             return tree.unflatten([])
@@ -80,14 +100,14 @@ def choose(outer: Trace, selector: Any, functions: Sequence[Callable[..., Any]],
     hints = [f"{what}{k}" for k in range(len(types))] if len(types) > 1 else [what] * len(types)
     hints += [m.base.hint for m in joined.written]  # type: ignore[union-attr]
     given = [outer.base_of(m) for m in (*joined.written, *joined.read)]
-    out = emit(outer, cond, [at, *given], CondAttrs(0, results), graphs,
-               hints or [what])
-    write_back(outer, joined.written, out[len(types):len(types) + len(joined.written)])
+    out = emit(outer, cond, [at, *given], CondAttrs(0, results), graphs, hints or [what])
+    write_back(outer, joined.written, out[len(types) : len(types) + len(joined.written)])
     weak = [all(b.is_weak(k) for b in found) for k in range(len(types))]
     leaves = []
-    for k, x in enumerate(out[:len(types)]):
-        like = next((b.leaves[k] for b in found if isinstance(b.leaves[k], Tracer)),
-                    found[0].leaves[k])
+    for k, x in enumerate(out[: len(types)]):
+        like = next(
+            (b.leaves[k] for b in found if isinstance(b.leaves[k], Tracer)), found[0].leaves[k]
+        )
         y = as_leaf(x, like)
         y.weak = y.scalar and weak[k] and y.element_type.is_inexact
         leaves.append(y)
@@ -113,16 +133,24 @@ def _common(found: Sequence[_Branch], k: int, what: str) -> TensorType:
         other = b.type(k)
         if other == type_:
             continue
-        fits = b.is_weak(k) and other.shape == type_.shape and promote(
-            other.dtype, type_.dtype).kind == type_.dtype.kind
+        fits = (
+            b.is_weak(k)
+            and other.shape == type_.shape
+            and promote(other.dtype, type_.dtype).kind == type_.dtype.kind
+        )
         if not fits:
             first, x = strong[0].leaves[k], b.leaves[k]
             raise DTypeError(
-                f"the branches of {what} return {type_} and {other}", kind="branch_type",
+                f"the branches of {what} return {type_} and {other}",
+                kind="branch_type",
                 loc=source.here(),
-                notes=tuple((f"{t} is made here:", y.alias.made)
-                            for t, y in ((type_, first), (other, x)) if isinstance(y, Tracer)),
-                remedy="Return one shape and dtype from all branches.")
+                notes=tuple(
+                    (f"{t} is made here:", y.alias.made)
+                    for t, y in ((type_, first), (other, x))
+                    if isinstance(y, Tracer)
+                ),
+                remedy="Return one shape and dtype from all branches.",
+            )
     return type_
 
 
@@ -131,6 +159,4 @@ def _text(tree: optree.PyTreeSpec) -> str:
 
 
 def _with_result(graph: Any) -> Any:
-    from dataclasses import replace
-
     return replace(graph, outputs=(Literal(0, I64),))

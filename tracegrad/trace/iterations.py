@@ -18,23 +18,19 @@ from tracegrad.ops.branch import RequireAttrs, WhileAttrs, require, while_
 from tracegrad.ops.cast import cast as cast_op
 from tracegrad.ops.compare import logical_not
 from tracegrad.ops.control import LoopAttrs, PositionAttrs, loop, position
+from tracegrad.trace.carried import Leaf, check_tree, final_operands, leaf_of, settle
 from tracegrad.trace.leaves import flatten
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.promote import as_arg
 from tracegrad.trace.regions import (
     Asked,
     Index,
-    Leaf,
     Region,
     as_leaf,
-    check_tree,
     emit,
-    final_operands,
     join,
-    leaf_of,
     operands_of,
     run_region,
-    settle,
     were_numbers,
     write_back,
 )
@@ -74,8 +70,11 @@ def carried(outer: Trace, init: Any, what: str) -> Carried:
     leaves, tree = flatten(init)
     for x in leaves:
         if isinstance(x, (str, bytes)) or callable(x):
-            raise ArgumentError(f"{what} cannot carry {x!r}", loc=source.here(),
-                                remedy="Carry arrays and numbers, and close over other objects.")
+            raise ArgumentError(
+                f"{what} cannot carry {x!r}",
+                loc=source.here(),
+                remedy="Carry arrays and numbers, and close over other objects.",
+            )
     return Carried([leaf_of(outer, x) for x in leaves], tree, what)
 
 
@@ -83,12 +82,16 @@ def settled(state: Carried, trace_body: Callable[[], Iteration]) -> Iteration:
     """The body traced until what it carries keeps its types."""
     for _ in range(ROUNDS):
         done = trace_body()
-        if not settle(done.region.trace, state.leaves, state.tree, done.after, done.numbers,
-                      state.what):
+        if not settle(
+            done.region.trace, state.leaves, state.tree, done.after, done.numbers, state.what
+        ):
             done.region.outputs = final_operands(done.region.trace, state.leaves, done.after)
             return done
-    raise UnsupportedError(f"the types that {state.what} carries do not come to rest",
-                           kind="carry_type", loc=source.here())
+    raise UnsupportedError(
+        f"the types that {state.what} carries do not come to rest",
+        kind="carry_type",
+        loc=source.here(),
+    )
 
 
 # ------------------------------------------------------------------------------ counted loops
@@ -105,8 +108,9 @@ def fori(outer: Trace, lower: int, upper: int, body: Callable[..., Any], init: A
     return _counted(outer, state, lower, upper - lower, False, step, "fori_loop")[0]
 
 
-def scan(outer: Trace, f: Callable[..., Any], init: Any, xs: Any, trips: int, reverse: bool
-         ) -> tuple[Any, Any]:
+def scan(
+    outer: Trace, f: Callable[..., Any], init: Any, xs: Any, trips: int, reverse: bool
+) -> tuple[Any, Any]:
     """``(last carry, stacked results)``."""
     state = carried(outer, init, "the body of scan")
     run = _inside(outer, f)
@@ -118,14 +122,22 @@ def scan(outer: Trace, f: Callable[..., Any], init: Any, xs: Any, trips: int, re
             elements = [x[at] for x in arrays]
         else:
             faces: Any = trace.face
-            elements = [trace.argument(TensorType(x.shape[1:], x.element_type), "x",
-                                       tracked=False,
-                                       scalar=faces.numpy_scalars and len(x.shape) == 1)
-                        for x in arrays]
+            elements = [
+                trace.argument(
+                    TensorType(x.shape[1:], x.element_type),
+                    "x",
+                    tracked=False,
+                    scalar=faces.numpy_scalars and len(x.shape) == 1,
+                )
+                for x in arrays
+            ]
         out = run(carry, tree.unflatten(elements))
         if not isinstance(out, tuple) or len(out) != 2:
-            raise ArgumentError("the body of scan returns (carry, y)", loc=source.here(),
-                                remedy="Return (carry, None) where nothing is stacked.")
+            raise ArgumentError(
+                "the body of scan returns (carry, y)",
+                loc=source.here(),
+                remedy="Return (carry, None) where nothing is stacked.",
+            )
         return out
 
     if not trips:
@@ -148,8 +160,15 @@ def _moving(outer: Trace, x: Any) -> Any:
     return given
 
 
-def _counted(outer: Trace, state: Carried, lower: int, trips: int, reverse: bool,
-             step: Callable[..., Any], name: str) -> tuple[Any, Any]:
+def _counted(
+    outer: Trace,
+    state: Carried,
+    lower: int,
+    trips: int,
+    reverse: bool,
+    step: Callable[..., Any],
+    name: str,
+) -> tuple[Any, Any]:
     """A `loop` node over ``step(carry, index, trace) -> (carry, y)``."""
     index = Index(symbolic=True)
     at = dims.add(lower, symbol(index.name, 0, trips - 1))
@@ -170,17 +189,21 @@ def _counted(outer: Trace, state: Carried, lower: int, trips: int, reverse: bool
     types = [x.type for x in graph.inputs[:m]]
     types += [TensorType((trips, *y.shape), y.type.dtype) for y in graph.outputs[m:]]
     attrs = LoopAttrs(index.name, trips, reverse, m, len(joined.read), tuple(types))
-    given = [*(leaf.start(outer) for leaf in state.leaves),
-             *(outer.base_of(x) for x in (*joined.written, *joined.read))]
+    given = [
+        *(leaf.start(outer) for leaf in state.leaves),
+        *(outer.base_of(x) for x in (*joined.written, *joined.read)),
+    ]
     hints = [*("carry",) * n, *(x.hint for x in graph.inputs[n:m]), *("y",) * len(done.stacked)]
     out = emit(outer, loop, given, attrs, (graph,), hints)
     write_back(outer, joined.written, out[n:m])
     return _carry(state, out[:n]), done.stacked_tree.unflatten(out[m:])
 
 
-def _iteration(outer: Trace, state: Carried, step: Callable[..., Any], index: Index,
-               at: Any, name: str) -> Iteration:
+def _iteration(
+    outer: Trace, state: Carried, step: Callable[..., Any], index: Index, at: Any, name: str
+) -> Iteration:
     """One trace of a body; an index that is a `Dim` is given as a value."""
+
     def call(trace: Trace) -> Any:
         inside, carry = state.enter(trace)
         where = _position(trace, at) if isinstance(at, dims.Expr) else at
@@ -188,8 +211,13 @@ def _iteration(outer: Trace, state: Carried, step: Callable[..., Any], index: In
         leaves, tree = flatten(after)
         check_tree(state.tree, tree, state.what)
         ys, y_tree = flatten(y)
-        return (inside, operands_of(trace, leaves, state.what), were_numbers(leaves),
-                operands_of(trace, ys, state.what), y_tree)
+        return (
+            inside,
+            operands_of(trace, leaves, state.what),
+            were_numbers(leaves),
+            operands_of(trace, ys, state.what),
+            y_tree,
+        )
 
     trace, (inside, after, numbers, ys, tree) = run_region(outer, name, call, index)
     inputs = [x.memory.base for x in inside]
@@ -212,13 +240,20 @@ def _carry(state: Carried, results: Sequence[Tracer]) -> Any:
 # ------------------------------------------------------------------------- until a condition
 
 
-def counted(outer: Trace, lower: Any, upper: Any, body: Callable[..., Any], init: Any,
-            most: int | None) -> Any:
+def counted(
+    outer: Trace, lower: Any, upper: Any, body: Callable[..., Any], init: Any, most: int | None
+) -> Any:
     """`fori_loop` with bounds that are traced."""
     lo, hi = _integer(outer, lower, "lower"), _integer(outer, upper, "upper")
     run = _inside(outer, body)
-    return repeat(outer, lambda s: s[0] < hi, lambda s: (s[0] + 1, run(s[0], s[1])), (lo, init),
-                  most, what="fori_loop")[1]
+    return repeat(
+        outer,
+        lambda s: s[0] < hi,
+        lambda s: (s[0] + 1, run(s[0], s[1])),
+        (lo, init),
+        most,
+        what="fori_loop",
+    )[1]
 
 
 def _integer(outer: Trace, x: Any, name: str) -> Any:
@@ -237,8 +272,14 @@ def _integer(outer: Trace, x: Any, name: str) -> Any:
     return outer.apply(cast_op, (given,), cast_op.attrs(dtype=I64), scalar=faces.numpy_scalars)
 
 
-def repeat(outer: Trace, test: Callable[..., Any], body: Callable[..., Any], init: Any,
-           most: int | None, what: str = "while_loop") -> Any:
+def repeat(
+    outer: Trace,
+    test: Callable[..., Any],
+    body: Callable[..., Any],
+    init: Any,
+    most: int | None,
+    what: str = "while_loop",
+) -> Any:
     """`while_loop`."""
     state = carried(outer, init, f"the body of {what}")
     ask, run = _inside(outer, test), _inside(outer, body)
@@ -251,17 +292,29 @@ def repeat(outer: Trace, test: Callable[..., Any], body: Callable[..., Any], ini
     asked = _tested(outer, state, ask, index, what)
     joined = join([asked, done.region])
     if any(asked.writes(m) for m in joined.written):
-        raise UnsupportedError(f"the condition of {what} writes an array", loc=source.here(),
-                               kind="condition_write", remedy="Write it in the body.")
+        raise UnsupportedError(
+            f"the condition of {what} writes an array",
+            loc=source.here(),
+            kind="condition_write",
+            remedy="Write it in the body.",
+        )
     graphs = joined.close(outer, first=len(state.leaves), writers=[done.region])
     n = len(state.leaves)
     m = n + len(joined.written)
     types = tuple(x.type for x in graphs[1].inputs[:m])
-    given = [*(leaf.start(outer) for leaf in state.leaves),
-             *(outer.base_of(x) for x in (*joined.written, *joined.read))]
+    given = [
+        *(leaf.start(outer) for leaf in state.leaves),
+        *(outer.base_of(x) for x in (*joined.written, *joined.read)),
+    ]
     attrs = WhileAttrs(index.name, most or 0, m, len(joined.read), types)
-    out = emit(outer, while_, given, attrs, graphs,
-               [*("carry",) * n, *(x.hint for x in graphs[1].inputs[n:m])])
+    out = emit(
+        outer,
+        while_,
+        given,
+        attrs,
+        graphs,
+        [*("carry",) * n, *(x.hint for x in graphs[1].inputs[n:m])],
+    )
     write_back(outer, joined.written, out[n:])
     result = _carry(state, out[:n])
     if most is not None:
@@ -269,9 +322,11 @@ def repeat(outer: Trace, test: Callable[..., Any], body: Callable[..., Any], ini
     return result
 
 
-def _tested(outer: Trace, state: Carried, ask: Callable[..., Any], index: Index, what: str
-            ) -> Region:
+def _tested(
+    outer: Trace, state: Carried, ask: Callable[..., Any], index: Index, what: str
+) -> Region:
     """The condition as a region of one bool."""
+
     def call(trace: Trace) -> Any:
         inside, carry = state.enter(trace)
         return inside, _truth(trace, ask(carry), what)
@@ -283,18 +338,20 @@ def _tested(outer: Trace, state: Carried, ask: Callable[..., Any], index: Index,
 def _truth(trace: Trace, x: Any, what: str) -> Tracer | Literal:
     (given,) = operands_of(trace, [x], f"the condition of {what}")
     if given.shape != ():
-        raise ShapeError(f"the condition of {what} is a scalar, not an array of shape "
-                         f"{given.shape}", loc=source.here(),
-                         remedy="Reduce it with np.any or np.all.")
+        raise ShapeError(
+            f"the condition of {what} is a scalar, not an array of shape {given.shape}",
+            loc=source.here(),
+            remedy="Reduce it with np.any or np.all.",
+        )
     if _dtype(given) is BOOL:
         return given
-    (asked,) = operands_of(trace, [given != 0 if isinstance(given, Tracer)
-                                   else bool(given.value)], what)
+    (asked,) = operands_of(
+        trace, [given != 0 if isinstance(given, Tracer) else bool(given.value)], what
+    )
     return asked
 
 
-def _check_over(outer: Trace, ask: Callable[..., Any], result: Any, most: int, what: str
-                ) -> None:
+def _check_over(outer: Trace, ask: Callable[..., Any], result: Any, most: int, what: str) -> None:
     """Stop the call where the condition still holds after the last iteration allowed."""
     still = _truth(outer, ask(result), what)
     message = str(too_many(most, what).message)
@@ -307,8 +364,11 @@ def _check_over(outer: Trace, ask: Callable[..., Any], result: Any, most: int, w
 
 
 def too_many(most: int | None, what: str = "while_loop") -> RuntimeValueError:
-    return RuntimeValueError(f"{what} has not ended after max_trips={most} iterations",
-                             loc=source.here(), remedy="Raise max_trips.")
+    return RuntimeValueError(
+        f"{what} has not ended after max_trips={most} iterations",
+        loc=source.here(),
+        remedy="Raise max_trips.",
+    )
 
 
 # ------------------------------------------------------------------------------------- small
@@ -321,4 +381,3 @@ def _dtype(x: Tracer | Literal) -> Any:
 def _inside(outer: Trace, f: Callable[..., Any]) -> Callable[..., Any]:
     """`f` as traced code sees it."""
     return outer.names.call(f) if outer.names is not None else f  # type: ignore[no-any-return]
-

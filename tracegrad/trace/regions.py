@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-import optree
 
 from tracegrad import dtypes, source
-from tracegrad.dtypes import BOOL, DType, promote
-from tracegrad.errors import ArgumentError, DTypeError, UnsupportedError
+from tracegrad.dtypes import DType
+from tracegrad.errors import ArgumentError, UnsupportedError
 from tracegrad.graph.ir import Graph, Literal, Operand, Value
 from tracegrad.graph.op import Attrs, OpDef
 from tracegrad.ops.handles import copy
 from tracegrad.trace.loop_reach import Reach
 from tracegrad.trace.modes import STATE, is_tracking
-from tracegrad.trace.promote import as_arg, cast
+from tracegrad.trace.promote import as_arg
 from tracegrad.trace.promote import literal as literal_of
 from tracegrad.trace.tracer import Memory, Trace, Tracer
-from tracegrad.types import TensorType
 
 
 class Asked(BaseException):
@@ -65,46 +63,16 @@ class Index:
             if not inside and trace.loop is not None:
                 trace.loop.decision.give_up(reason)
             inside = inside and trace.loop is not self
-        raise UnsupportedError(f"a function given to control flow cannot be traced: {reason}",
-                               kind="loop", loc=source.here())
+        raise UnsupportedError(
+            f"a function given to control flow cannot be traced: {reason}",
+            kind="loop",
+            loc=source.here(),
+        )
 
     def promote(self, memory: Memory) -> NoReturn:
         """The region writes contents that were known outside."""
         memory.trace._promote(memory)  # type: ignore[attr-defined]
         raise _KnownWrite
-
-
-@dataclass(slots=True, eq=False)
-class Leaf:
-    """One leaf of what is carried: its type at the start of every iteration."""
-
-    before: Tracer | Literal
-    type: TensorType
-    weak: bool
-    scalar: bool
-    tracked: bool
-    number: bool  # a Python number, which has no type of its own
-
-    def enter(self, trace: Trace, hint: str) -> Tracer:
-        return trace.argument(self.type, hint, tracked=self.tracked, scalar=self.scalar,
-                              weak=self.weak)
-
-    def start(self, outer: Trace) -> Tracer | Literal:
-        return cast(outer, self.before, self.type.dtype)
-
-
-def leaf_of(outer: Trace, x: Any) -> Leaf:
-    """A leaf of the initial value."""
-    given = as_arg(outer, x)
-    faces: Any = outer.face
-    if isinstance(given, Tracer):
-        type_ = TensorType(given.shape, given.element_type)
-        return Leaf(given, type_, given.weak, given.scalar, given.alias.requires_grad, False)
-    if isinstance(given, Literal):
-        return Leaf(given, given.type, False, faces.numpy_scalars, False, False)
-    number = literal_of(given, dtype_of_number(given))
-    return Leaf(number, number.type, isinstance(given, (float, complex)), faces.numpy_scalars,
-                False, True)
 
 
 def dtype_of_number(x: Any) -> DType:
@@ -144,8 +112,9 @@ class Region:
         return self.trace.handle(self.trace.base_of(capture.inner))
 
 
-def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Index
-               ) -> tuple[Trace, Any]:
+def run_region(
+    outer: Trace, name: str, call: Callable[[Trace], Any], index: Index
+) -> tuple[Trace, Any]:
     """A new trace inside `outer`, with what ``call(trace)`` recorded in it, and its result."""
     depth = len(STATE.traces)
     frame = source.user_frame()
@@ -175,8 +144,10 @@ def run_region(outer: Trace, name: str, call: Callable[[Trace], Any], index: Ind
     if trace.prints:
         raise UnsupportedError(
             "debug.print inside a function given to control flow is not supported",
-            kind="control_print", loc=source.here(),
-            remedy="Return the value and print it behind.")
+            kind="control_print",
+            loc=source.here(),
+            remedy="Return the value and print it behind.",
+        )
     return trace, result
 
 
@@ -186,8 +157,10 @@ def _check_effects(reach: Reach, name: str) -> None:
     if change:
         raise UnsupportedError(
             f"a function given to {name} has an effect outside of it: {change}",
-            kind="control_effect", loc=source.here(),
-            remedy="Return the value, or write into an array: y[...] = value.")
+            kind="control_effect",
+            loc=source.here(),
+            remedy="Return the value, or write into an array: y[...] = value.",
+        )
 
 
 def _leave(trace: Trace, depth: int) -> None:
@@ -206,16 +179,22 @@ def operands_of(trace: Trace, leaves: Sequence[Any], what: str) -> list[Tracer |
     out: list[Tracer | Literal] = []
     for x in leaves:
         given = as_arg(trace, _plain(x, what))
-        out.append(given if isinstance(given, (Tracer, Literal))
-                   else literal_of(given, dtype_of_number(given)))
+        out.append(
+            given
+            if isinstance(given, (Tracer, Literal))
+            else literal_of(given, dtype_of_number(given))
+        )
     return out
 
 
 def _plain(x: Any, what: str) -> Any:
     if isinstance(x, (str, bytes)) or callable(x):
-        raise ArgumentError(f"{what} returns {x!r}, which is no array or number",
-                            loc=source.here())
+        raise ArgumentError(f"{what} returns {x!r}, which is no array or number", loc=source.here())
     return x
+
+
+def were_numbers(leaves: Sequence[Any]) -> list[bool]:
+    return [isinstance(x, (bool, int, float, complex)) and not hasattr(x, "dtype") for x in leaves]
 
 
 # ------------------------------------------------------------------------- several as one node
@@ -229,8 +208,7 @@ class Joined:
     written: list[Memory]
     read: list[Memory]
 
-    def close(self, outer: Trace, *, first: int, writers: Sequence[Region]
-              ) -> tuple[Graph, ...]:
+    def close(self, outer: Trace, *, first: int, writers: Sequence[Region]) -> tuple[Graph, ...]:
         """The finished graphs.  Inputs: the own ones of each, the written storages, the others.
         Outputs of `writers`: their first `first` ones, the written storages' contents, the rest.
         """
@@ -244,8 +222,16 @@ class Joined:
             graph = r.trace.finish(outputs)
             tracked = dict(zip(graph.inputs, graph.tracked, strict=True))
             inputs = (*r.inputs, *bases)
-            out.append(Graph(graph.name, graph.stage, inputs, graph.nodes, graph.outputs,
-                             tuple(tracked[x] for x in inputs)))
+            out.append(
+                Graph(
+                    graph.name,
+                    graph.stage,
+                    inputs,
+                    graph.nodes,
+                    graph.outputs,
+                    tuple(tracked[x] for x in inputs),
+                )
+            )
             for capture in r.trace.captures.values():
                 if capture.inner in r.trace.touched:
                     outer.touched.add(capture.outer)
@@ -258,12 +244,19 @@ def join(regions: Sequence[Region]) -> Joined:
     for r in regions:
         for memory in r.trace.captures:
             found[memory] = found.get(memory, False) or r.writes(memory)
-    return Joined(list(regions), [m for m, w in found.items() if w],
-                  [m for m, w in found.items() if not w])
+    return Joined(
+        list(regions), [m for m, w in found.items() if w], [m for m, w in found.items() if not w]
+    )
 
 
-def emit(outer: Trace, op: OpDef, operands: Sequence[Tracer | Literal], attrs: Attrs,
-         regions: tuple[Graph, ...], hints: Sequence[str]) -> tuple[Tracer, ...]:
+def emit(
+    outer: Trace,
+    op: OpDef,
+    operands: Sequence[Tracer | Literal],
+    attrs: Attrs,
+    regions: tuple[Graph, ...],
+    hints: Sequence[str],
+) -> tuple[Tracer, ...]:
     """Record a node with regions in `outer`; its results are fresh, tracked if an operand is."""
     outer.place()
     xs = [outer.lift(x) if isinstance(x, Tracer) else x for x in operands]
@@ -273,8 +266,9 @@ def emit(outer: Trace, op: OpDef, operands: Sequence[Tracer | Literal], attrs: A
             outer._check_use(x)
             tracked |= is_tracking() and x.alias.requires_grad
     first = outer.mark()
-    results = outer.builder.emit(op, [outer.operand(x) for x in xs], attrs, regions=regions,
-                                 hints=hints)
+    results = outer.builder.emit(
+        op, [outer.operand(x) for x in xs], attrs, regions=regions, hints=hints
+    )
     outer.check_saved(first, xs)
     return tuple(outer._base(r, tracked and r.dtype.is_inexact) for r in results)
 
@@ -291,83 +285,3 @@ def as_leaf(x: Tracer, like: Any) -> Tracer:
         x.scalar = isinstance(like, Literal) or like.scalar
         x.weak = not isinstance(like, Literal) and like.weak
     return x
-
-
-# --------------------------------------------------------------------- types of what is carried
-
-
-def check_tree(before: optree.PyTreeSpec, after: optree.PyTreeSpec, what: str) -> None:
-    """Refuse a body that returns another structure than it was given."""
-    if before != after:
-        raise ArgumentError(
-            f"{what} is given {_tree_text(before)} and returns {_tree_text(after)}",
-            kind="carry_type", loc=source.here(),
-            remedy="Return what is carried in the structure of its initial value.")
-
-
-def _tree_text(tree: optree.PyTreeSpec) -> str:
-    return str(tree.unflatten(["*"] * tree.num_leaves)).replace("'*'", "*")
-
-
-def settle(trace: Trace, leaves: Sequence[Leaf], tree: optree.PyTreeSpec,
-           after: Sequence[Tracer | Literal], numbers: Sequence[bool], what: str) -> bool:
-    """Compare types at the end of an iteration with those at its start; whether a Python number
-    or a gradient flag taught something, so that the body has to be traced again.
-
-    `numbers`: which of `after` were Python numbers.  Raises DTypeError (kind ``carry_type``).
-    """
-    learned = False
-    for k, (leaf, x, number) in enumerate(zip(leaves, after, numbers, strict=True)):
-        type_ = TensorType(x.shape, x.type.dtype if isinstance(x, Literal) else x.element_type)
-        weak = number or (isinstance(x, Tracer) and x.weak)
-        if isinstance(x, Tracer) and x.alias.requires_grad and not leaf.tracked:
-            leaf.tracked = learned = True
-        if type_ == leaf.type and leaf.weak <= weak:
-            continue
-        if leaf.number and type_.shape == ():
-            dtype = type_.dtype if leaf.weak and not weak and _kind(type_.dtype) >= _kind(
-                leaf.type.dtype) else promote(leaf.type.dtype, type_.dtype)
-            new = leaf.weak and weak
-            if (dtype, new) != (leaf.type.dtype, leaf.weak):
-                leaf.type, leaf.weak = TensorType((), dtype), new
-                learned = True
-                continue
-        if type_.shape == leaf.type.shape and (type_ == leaf.type or (
-                weak and _kind(type_.dtype) <= _kind(leaf.type.dtype))):
-            continue
-        _refuse(leaf, x, type_, tree, k, what)
-    return learned
-
-
-_ORDER = "buifc"
-
-
-def _kind(dtype: DType) -> int:
-    return 0 if dtype is BOOL else _ORDER.index("i" if dtype.kind == "u" else dtype.kind)
-
-
-def _refuse(leaf: Leaf, x: Tracer | Literal, after: TensorType, tree: optree.PyTreeSpec, k: int,
-            what: str) -> NoReturn:
-    path = "".join(f"[{p!r}]" for p in tree.paths()[k])
-    place = f" in its leaf {path}" if path else ""
-    made = leaf.before.alias.made if isinstance(leaf.before, Tracer) else None
-    left = x.alias.made if isinstance(x, Tracer) else None
-    raise DTypeError(
-        f"{what} carries {leaf.type}{place} and returns {after}", kind="carry_type",
-        loc=source.here(),
-        notes=((f"it starts as {leaf.type}:", made), (f"it is returned as {after}:", left)),
-        remedy="What goes from one iteration to the next keeps its shape and dtype: give the "
-        "initial value the type of the result (np.zeros(n), x.astype(...)), or convert the "
-        "result.")
-
-
-def final_operands(trace: Trace, leaves: Sequence[Leaf], after: Sequence[Tracer | Literal]
-                   ) -> list[Operand]:
-    """The ends of an iteration in the types of its start."""
-    return [trace.operand(cast(trace, x, leaf.type.dtype))
-            for leaf, x in zip(leaves, after, strict=True)]
-
-
-def were_numbers(leaves: Sequence[Any]) -> list[bool]:
-    return [isinstance(x, (bool, int, float, complex)) and not hasattr(x, "dtype")
-            for x in leaves]
