@@ -261,13 +261,13 @@ def test_inference_tensors() -> None:
             assert not (x * 2.0).requires_grad
         c.add_(1.0)
         x.add_(0.0)  # ordinary tensors may be written, leaves too
-    assert c.is_inference and not c[:1]._is_view() and c[:1].is_inference and x._version == 1
+    assert c.is_inference() and not c[:1]._is_view() and c[:1].is_inference() and x._version == 1
     refused("inference_tensor_inplace", lambda: c.add_(1.0))
     refused("inference_tensor_inplace", lambda: _no_grad(lambda: c[:1].add_(1.0)))
     refused("inference_tensor_saved", lambda: c * x)
     refused("inference_requires_grad", lambda: c.requires_grad_())
     refused("inference_tensor_version", lambda: c._version)
-    assert (c + x).requires_grad and not c.clone().is_inference
+    assert (c + x).requires_grad and not c.clone().is_inference()
     tg.zeros((2,)).copy_(c)
 
 

@@ -162,6 +162,18 @@ def out_is_a_real_array(x):
 
 
 @escape(
+    says="`np.add.at` needs a real array, but a traced float64 array of shape (3,) reached it "
+    "(by np.add.at)",
+    under="np.add.at(a, [0, 1, 2], x)",
+    remedy=REAL,
+)
+def added_at_places_of_a_real_array(x):
+    a = next(ARRAYS)
+    np.add.at(a, [0, 1, 2], x)
+    return a
+
+
+@escape(
     says="`np.sum` needs a real array, but a traced float64 scalar reached it "
     "(by out= of a NumPy function)",
     under="np.sum(x, out=a[0, ...])",

@@ -99,6 +99,14 @@ def test_effects_are_kept_apart() -> None:
     after = simplify(make(build, X))
     assert [n.op for n in after.nodes] == [note, note, add]
 
+    def of_copy(b: GraphBuilder, x: Value) -> Operand:
+        b.emit(note, (mul(b, x, 1.0),))
+        return add(b, x, 1.0)
+
+    after = simplify(make(of_copy, X))
+    assert [n.op for n in after.nodes] == [note, add]
+    assert after.nodes[0].operands == after.inputs and after.nodes[0].results == ()
+
 
 def test_grafts_are_kept_until_dropped() -> None:
     g = make(lambda b, x, y: add(b, graft(b, x, y), stop_gradient(b, x)), X, X)

@@ -60,11 +60,15 @@ def gradients_agree(f: Callable[..., Any], *args: np.ndarray) -> None:
     wrt = tuple(k for k, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
     rolled, unrolled = (
         tg.grad(total, argnums=wrt, backend="numpy", loops=way)(*copied(args))
-        for way in ("auto", "unroll"))
+        for way in ("auto", "unroll")
+    )
     for k, g, w in zip(wrt, rolled, unrolled, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-11)
         way = np.cos(np.arange(args[k].size)).reshape(args[k].shape)
-        moved = [total(*[a + s * way if n == k else a for n, a in enumerate(copied(args))])
-                 for s in (1e-6, -1e-6)]
-        np.testing.assert_allclose(np.sum(g * way), (moved[0] - moved[1]) / 2e-6, rtol=2e-6,
-                                   atol=1e-7)
+        moved = [
+            total(*[a + s * way if n == k else a for n, a in enumerate(copied(args))])
+            for s in (1e-6, -1e-6)
+        ]
+        np.testing.assert_allclose(
+            np.sum(g * way), (moved[0] - moved[1]) / 2e-6, rtol=2e-6, atol=1e-7
+        )

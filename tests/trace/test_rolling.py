@@ -91,9 +91,19 @@ def name_set_only_inside(x):
     return last * i
 
 
-PROGRAMS = [recurrence, accumulate, wraps_at_first, rebound, first_iteration_differs,
-            branch_on_the_index, seidel, outer_value_under_two_names, two_terms,
-            name_set_only_inside, ping_pong]
+PROGRAMS = [
+    recurrence,
+    accumulate,
+    wraps_at_first,
+    rebound,
+    first_iteration_differs,
+    branch_on_the_index,
+    seidel,
+    outer_value_under_two_names,
+    two_terms,
+    name_set_only_inside,
+    ping_pong,
+]
 
 
 def arguments(f):
@@ -133,4 +143,7 @@ def test_a_cotangent_that_starts_anew_does_not_clear_its_buffer_too_early():
     (u,) = arguments(two_updates_of_a_temporary)
     np.testing.assert_allclose(
         tg.grad(two_updates_of_a_temporary)(u.copy()),
-        tg.grad(two_updates_of_a_temporary, loops="unroll")(u.copy()), rtol=1e-9, atol=1e-9)
+        tg.grad(two_updates_of_a_temporary, loops="unroll")(u.copy()),
+        rtol=1e-9,
+        atol=1e-9,
+    )

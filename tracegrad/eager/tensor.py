@@ -159,7 +159,6 @@ class EagerTensor(Tensor):
         EAGER._refresh(self)
         return self.node is None
 
-    @property
     def is_inference(self) -> bool:
         return self.alias.storage.inference
 

@@ -46,7 +46,7 @@ def _loop(code: CodeType, lasti: int) -> LoopCode | None:
     if head.opname != "FOR_ITER":
         return None  # from 3.12 on also comprehensions, which save names first
     end: int = head.argval
-    body = [i for i in found[at + 2:] if i.offset < end]
+    body = [i for i in found[at + 2 :] if i.offset < end]
     if _collects(body):
         return None
     return _read(lasti, end, body)

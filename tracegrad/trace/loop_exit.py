@@ -69,10 +69,14 @@ class Exits:
             return self._known_value(value)
         steps = bind_symbols(value.alias.view.steps, self.final)
         if outer is not value.memory:
+
             def captured(values: dict[Carry, Tracer]) -> Any:
                 base = trial.outer.base_of(outer)
-                return trial.outer.view(base, *steps, readonly=value.readonly) \
-                    if value.alias.is_view or steps else base
+                return (
+                    trial.outer.view(base, *steps, readonly=value.readonly)
+                    if value.alias.is_view or steps
+                    else base
+                )
 
             return captured
         carry = self._holder(value)
@@ -102,7 +106,8 @@ class Exits:
             base = self._known.get(value.memory)
             if base is None:
                 base = self._known[value.memory] = trial.outer.concrete(
-                    array, scalar=value.scalar, weak=value.weak)
+                    array, scalar=value.scalar, weak=value.weak
+                )
             return over(base, value, trial.outer)
 
         return make
@@ -111,13 +116,17 @@ class Exits:
         """The carry whose final value is what the storage of `value` holds at the end."""
         memory, trial = value.memory, self.trial
         for carry in trial.carries:
-            if carry.kind is None and isinstance(carry.after, Tracer) \
-                    and carry.after.memory is memory:
+            if (
+                carry.kind is None
+                and isinstance(carry.after, Tracer)
+                and carry.after.memory is memory
+            ):
                 return carry
         found = self._holders.get(memory)
         if found is None:
-            inner = trial.trace.argument(TensorType(memory.shape, memory.dtype), "last",
-                                         layout=memory.layout, tracked=False)
+            inner = trial.trace.argument(
+                TensorType(memory.shape, memory.dtype), "last", layout=memory.layout, tracked=False
+            )
             found = Carry(inner, None, [], after=trial.trace.base_of(memory))
             self._holders[memory] = found
             trial.carries.append(found)
@@ -129,8 +138,9 @@ class Exits:
         """The storage in front of the loop that `x` is over, or its own."""
         if x.trace is not self.trial.trace:
             return x.memory
-        return next((c.outer for c in self.trial.trace.captures.values() if c.inner is x.memory),
-                    x.memory)
+        return next(
+            (c.outer for c in self.trial.trace.captures.values() if c.inner is x.memory), x.memory
+        )
 
     def is_shared(self, memory: Memory, slots: Collection[str]) -> bool:
         """Whether someone else can see a write to the array that enters the loop."""
@@ -139,17 +149,24 @@ class Exits:
             return True
         trial = self.trial
         apart = [trial.slots.names[name] for name in trial.slots.forms]
-        held = [*trial.reach.tracers(slots, apart),
-                *(v for s, v in trial.slots.values.items()
-                  if s not in slots and isinstance(v, Tracer))]
+        held = [
+            *trial.reach.tracers(slots, apart),
+            *(v for s, v in trial.slots.values.items() if s not in slots and isinstance(v, Tracer)),
+        ]
         return any(_root(x.memory) is root for x in held)
 
 
 def _root(memory: Memory) -> Memory:
     """The storage of the outermost trace that `memory` stands for."""
     while True:
-        found = next((c.outer for c in memory.trace.captures.values()  # type: ignore
-                      if c.inner is memory), None)
+        found = next(
+            (
+                c.outer
+                for c in memory.trace.captures.values()  # type: ignore
+                if c.inner is memory
+            ),
+            None,
+        )
         if found is None:
             return memory
         memory = found

@@ -89,10 +89,12 @@ class Decision:
 
     def refuse(self) -> NoReturn:
         raise UnsupportedError(
-            f"this loop cannot be one loop of the graph: {self.unroll}", kind="loop",
+            f"this loop cannot be one loop of the graph: {self.unroll}",
+            kind="loop",
             loc=self.line,
             remedy="Change the body so that every iteration does the same to the same names, or "
-            "let it unroll: range instead of tg.range, loops='auto' instead of 'roll'.")
+            "let it unroll: range instead of tg.range, loops='auto' instead of 'roll'.",
+        )
 
     def split(self, points: tuple[int, ...]) -> NoReturn:
         new = set(points) - self.splits
@@ -140,8 +142,10 @@ class Plan:
     _warned: bool = False
 
     def decision(self, frame: FrameType) -> Decision:
-        path = tuple((f.f_code.co_filename, f.f_code.co_qualname, f.f_code.co_firstlineno,
-                      f.f_lasti) for f in callers(frame))
+        path = tuple(
+            (f.f_code.co_filename, f.f_code.co_qualname, f.f_code.co_firstlineno, f.f_lasti)
+            for f in callers(frame)
+        )
         kinds = tuple((n, _kind(v)) for n, v in sorted(frame.f_locals.items()))
         key = (path, kinds)
         found = self.decisions.get(key)
@@ -192,22 +196,29 @@ class Plan:
         """One more unrolled iteration put nodes into the trace."""
         decision.copies += 1
         if self.max_unrolled is not None and decision.copies > self.max_unrolled:
-            self._too_many(decision, f"max_unrolled={self.max_unrolled} allows",
-                           "raise max_unrolled")
+            self._too_many(
+                decision, f"max_unrolled={self.max_unrolled} allows", "raise max_unrolled"
+            )
         if decision.copies > LONGEST and self.loops != "unroll":
             self._too_many(decision, f"{LONGEST} allow", "take fewer iterations")
         if decision.copies == MANY + 1 and not self._warned and self.loops != "unroll":
             self._warned = True
             why = f", since {decision.unroll}" if decision.unroll else ""
-            source.warn(PerformanceWarning(
-                f"more than {MANY} copies of this loop's body are in the trace{why}; write it "
-                "so that every iteration does the same to the same names"))
+            source.warn(
+                PerformanceWarning(
+                    f"more than {MANY} copies of this loop's body are in the trace{why}; write it "
+                    "so that every iteration does the same to the same names"
+                )
+            )
 
     def _too_many(self, decision: Decision, what: str, remedy: str) -> NoReturn:
         why = f": it is unrolled, since {decision.unroll}" if decision.unroll else ""
         raise UnsupportedError(
-            f"more copies of this loop's body than {what}{why}", kind="loop", loc=decision.line,
-            remedy=f"Write the body so that it can be one loop, or {remedy}.")
+            f"more copies of this loop's body than {what}{why}",
+            kind="loop",
+            loc=decision.line,
+            remedy=f"Write the body so that it can be one loop, or {remedy}.",
+        )
 
     def notes(self) -> tuple[str, ...]:
         """A line for each loop, for `explain()`."""

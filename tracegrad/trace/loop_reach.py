@@ -20,8 +20,19 @@ from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Trace, Tracer
 
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
-_LEAVES = (int, float, complex, str, bytes, type(None), np.generic, np.ndarray, Tracer,
-           SymbolicInt, type)
+_LEAVES = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    np.generic,
+    np.ndarray,
+    Tracer,
+    SymbolicInt,
+    type,
+)
 
 
 class Reach:
@@ -33,11 +44,15 @@ class Reach:
         self.outer = [f for f in frames.callers(frame) if f is not frame]
         self.names = frames.everything(frame)
         self.locals = [frames.everything(f) for f in self.outer]
-        self.objects = _walk([*(raw for raw, _ in watched), *self.names.values(),
-                              *(v for names in self.locals for v in names.values())])
+        self.objects = _walk(
+            [
+                *(raw for raw, _ in watched),
+                *self.names.values(),
+                *(v for names in self.locals for v in names.values()),
+            ]
+        )
 
-    def tracers(self, but: Collection[str] = (), apart: Collection[Any] = ()
-                ) -> Iterator[Tracer]:
+    def tracers(self, but: Collection[str] = (), apart: Collection[Any] = ()) -> Iterator[Tracer]:
         """Every traced value, but those directly under the local names `but`, and those that only
         the containers `apart` lead to, which no one else holds."""
         for name, value in self.names.items():
@@ -52,8 +67,11 @@ class Reach:
                 yield from (x for x in inside if isinstance(x, Tracer))
 
     def _times_held(self, obj: Any) -> int:
-        holders = [list(self.names.values()), *(list(n.values()) for n in self.locals),
-                   *(inside for _, inside in self.objects.values())]
+        holders = [
+            list(self.names.values()),
+            *(list(n.values()) for n in self.locals),
+            *(inside for _, inside in self.objects.values()),
+        ]
         return sum(x is obj for inside in holders for x in inside)
 
     def change(self, stored: Collection[str]) -> str:
@@ -68,7 +86,7 @@ class Reach:
                 continue
             if len(after) != len(inside) or not all(map(same, inside, after)):
                 return f"it changes {self._describe(obj)}"
-        for raw, held in self.watched[self.known:]:
+        for raw, held in self.watched[self.known :]:
             if not _equal(raw, held):
                 return f"it changes a {type(raw).__name__} outside the function"
         for frame, before in zip(self.outer, self.locals, strict=True):
@@ -79,8 +97,11 @@ class Reach:
 
     def renamed(self, stored: Collection[str]) -> list[str]:
         """Local names that hold something else now, although the body's code stores others."""
-        return [n for n, v in frames.everything(self.frame).items()
-                if n not in stored and not same(self.names.get(n, frames.ABSENT), v)]
+        return [
+            n
+            for n, v in frames.everything(self.frame).items()
+            if n not in stored and not same(self.names.get(n, frames.ABSENT), v)
+        ]
 
     def _describe(self, obj: Any) -> str:
         kind = type(obj).__name__
@@ -117,8 +138,11 @@ def same(a: Any, b: Any) -> bool:
     """One object, or equal numbers or text of one type."""
     if a is b:
         return True
-    return type(a) is type(b) and isinstance(a, (bool, int, float, complex, str, np.generic)) \
+    return (
+        type(a) is type(b)
+        and isinstance(a, (bool, int, float, complex, str, np.generic))
         and bool(a == b or (a != a and b != b))
+    )
 
 
 def _walk(roots: list[Any], skip: Collection[str] = ()) -> dict[int, tuple[Any, list[Any]]]:
@@ -148,8 +172,11 @@ def _contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
             return []
     if isinstance(x, FunctionType):
         cells = zip(x.__code__.co_freevars, x.__closure__ or (), strict=False)
-        return [*(c for name, c in cells if name not in skip), *(x.__defaults__ or ()),
-                *(x.__kwdefaults__ or {}).values()]
+        return [
+            *(c for name, c in cells if name not in skip),
+            *(x.__defaults__ or ()),
+            *(x.__kwdefaults__ or {}).values(),
+        ]
     if isinstance(x, MethodType):
         return [x.__self__, x.__func__]
     if isinstance(x, partial):

@@ -51,8 +51,12 @@ class _Settling:
         later: list[str] = []
         found: dict[str, Make] = {}
         for slot, value in after.items():
-            if isinstance(value, Tracer) and value.trace is not trial.trace \
-                    and slot in trial.carry_of and value.trace.open:  # type: ignore[attr-defined]
+            if (
+                isinstance(value, Tracer)
+                and value.trace is not trial.trace
+                and slot in trial.carry_of
+                and value.trace.open
+            ):  # type: ignore[attr-defined]
                 value = after[slot] = trial.trace.lift(value)
             if value is ABSENT:
                 continue
@@ -85,8 +89,13 @@ class _Settling:
                 if isinstance(found, str):
                     trial.peel(name, found)
                 out.update(found)
-            elif is_container(value) and value is not before and name not in self.fresh \
-                    and before is not ABSENT and not equal(before, value):
+            elif (
+                is_container(value)
+                and value is not before
+                and name not in self.fresh
+                and before is not ABSENT
+                and not equal(before, value)
+            ):
                 if not is_container(before):
                     trial.peel(name, "becomes a container")
                 if name in self.learned.containers:
@@ -137,8 +146,9 @@ class _Settling:
             value, traced = self._inside(value), True
         if not traced and not is_number(value):
             self.trial.peel(slot, f"becomes {_short(value)}")
-        if isinstance(value, Tracer) and (value.shape != () or (
-                value.scalar != self.trial.trace.face.numpy_scalars)):  # type: ignore
+        if isinstance(value, Tracer) and (
+            value.shape != () or (value.scalar != self.trial.trace.face.numpy_scalars)
+        ):  # type: ignore
             self.trial.peel(slot, "becomes an array")
         now = _kind_of(value)
         if now != kind:
@@ -164,8 +174,11 @@ class _Settling:
 
     def _convert(self, slot: str, kind: Kind, now: Kind) -> None:
         """Let a weak number enter with the type it has after the first iteration."""
-        if kind.weak and slot not in self.learned.scalars and (
-                now.dtype is F64 or (now.dtype is kind.dtype is I64)):
+        if (
+            kind.weak
+            and slot not in self.learned.scalars
+            and (now.dtype is F64 or (now.dtype is kind.dtype is I64))
+        ):
             self.learned.scalars[slot] = now
             self.news = True
             return
@@ -178,8 +191,9 @@ class _Settling:
         scalar = value.scalar or (value.shape == () and not isinstance(before, Tracer))
         if scalar and type(before) in (int, float) or isinstance(before, SymbolicInt):
             now = _kind_of(value)
-            if value.shape == () and (now.dtype is F64 or (
-                    type(before) is not float and now.dtype is I64)):
+            if value.shape == () and (
+                now.dtype is F64 or (type(before) is not float and now.dtype is I64)
+            ):
                 self.learned.scalars[slot] = now
                 self.news = True
                 return
@@ -189,8 +203,10 @@ class _Settling:
                 self.news = True
             return
         elif isinstance(before, Tracer) and not before.scalar and not value.scalar:
-            if self.exits.outer_memory(value) is before.memory \
-                    and value.alias.view == before.alias.view:
+            if (
+                self.exits.outer_memory(value) is before.memory
+                and value.alias.view == before.alias.view
+            ):
                 return
             self.learned.arrays.add(slot)
             self.news = True
@@ -232,34 +248,51 @@ class _Settling:
         placed = trial.placed[slot]
         if not isinstance(value, Tracer) or value.scalar or value.trace is not trial.trace:
             trial.peel(slot, f"becomes {_short(value)}")
-        base = trial.trace.base_of(value.memory) if value.concrete is None \
-            else _whole(value)
-        if value.shape != placed.shape or value.element_type is not placed.element_type \
-                or value.alias.view != placed.alias.view or base.shape != carry.inner.shape \
-                or value.memory.layout != carry.inner.memory.layout \
-                or value.readonly != placed.readonly:
+        base = trial.trace.base_of(value.memory) if value.concrete is None else _whole(value)
+        if (
+            value.shape != placed.shape
+            or value.element_type is not placed.element_type
+            or value.alias.view != placed.alias.view
+            or base.shape != carry.inner.shape
+            or value.memory.layout != carry.inner.memory.layout
+            or value.readonly != placed.readonly
+        ):
             trial.peel(slot, "changes its shape, dtype, memory order or view")
         if self.exits.outer_memory(value) is not value.memory:
             trial.peel(slot, "becomes an array from outside the loop")
         if isinstance(carry.after, Tracer) and carry.after.memory is not base.memory:
             trial.peel(slot, f"stops sharing memory with {carry.slots[0]}")
         carry.after = base
-        if value.alias.requires_grad and not carry.inner.alias.requires_grad \
-                and slot not in self.learned.tracked:
+        if (
+            value.alias.requires_grad
+            and not carry.inner.alias.requires_grad
+            and slot not in self.learned.tracked
+        ):
             self.learned.tracked.add(slot)
             self.news = True
 
     def _permuted(self, after: dict[str, Any]) -> None:
         """Several iterations make one body when names exchange their arrays."""
         trial = self.trial
-        names = [s for s, v in trial.slots.values.items() if isinstance(v, Tracer)
-                 and not v.scalar and s not in trial.carry_of and s not in self.fresh
-                 and s in after]
+        names = [
+            s
+            for s, v in trial.slots.values.items()
+            if isinstance(v, Tracer)
+            and not v.scalar
+            and s not in trial.carry_of
+            and s not in self.fresh
+            and s in after
+        ]
         now = {s: self.exits.outer_memory(v) for s in names if isinstance(v := after[s], Tracer)}
         was: dict[Memory, str] = {trial.slots.values[s].memory: s for s in names}
-        moved = {s: was[m] for s, m in now.items() if m in was and was[m] != s
-                 and trial.slots.values[s].memory is not m
-                 and after[s].alias.view == trial.slots.values[was[m]].alias.view}
+        moved = {
+            s: was[m]
+            for s, m in now.items()
+            if m in was
+            and was[m] != s
+            and trial.slots.values[s].memory is not m
+            and after[s].alias.view == trial.slots.values[was[m]].alias.view
+        }
         if not moved or set(moved.values()) != set(moved):
             return
         period, at = 1, dict(moved)
@@ -284,8 +317,11 @@ class _Settling:
             written = carry.inner.memory.written
             if captured is not None and (captured.inner.written or written):
                 trial.peel(slot, "is also written under another name")
-            if (written and not carry.stays
-                    and self.exits.is_shared(carry.before.memory, carry.slots)):
+            if (
+                written
+                and not carry.stays
+                and self.exits.is_shared(carry.before.memory, carry.slots)
+            ):
                 trial.peel(slot, "is an array of others that the first iteration writes")
         if len(arrays) >= trial.trips:
             trial.decision.give_up("it runs too few times for its arrays")
@@ -294,8 +330,11 @@ class _Settling:
     def _check_cycles(self, arrays: list[Carry]) -> None:
         """No array that enters may leave: the chain of names that pass it on has an end."""
         owner = {c.inner.memory: c for c in arrays}
-        passed = {c: owner[c.after.memory] for c in arrays  # type: ignore[union-attr]
-                  if c.after.memory in owner and not c.stays}  # type: ignore[union-attr]
+        passed: dict[Carry, Carry] = {}
+        for c in arrays:
+            assert isinstance(c.after, Tracer), "an array stays one"
+            if c.after.memory in owner and not c.stays:
+                passed[c] = owner[c.after.memory]
         for carry in passed:
             at, steps = passed[carry], 1
             while at is not carry and at in passed and steps <= len(passed):

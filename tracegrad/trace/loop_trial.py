@@ -47,8 +47,11 @@ class Carry:
     @property
     def stays(self) -> bool:
         """Whether its array is at the end the one of the beginning, perhaps written."""
-        return self.kind is None and isinstance(self.after, Tracer) \
+        return (
+            self.kind is None
+            and isinstance(self.after, Tracer)
             and self.after.memory is self.inner.memory
+        )
 
 
 class Trial:
@@ -64,8 +67,10 @@ class Trial:
         self.learned = self.decision.at(part.first)
         self.decision.count_trial()
         self.modes = STATE.grad, STATE.inference
-        self.names = (*driver.code.stored,
-                      *(n for n in self.learned.more if n not in driver.code.stored))
+        self.names = (
+            *driver.code.stored,
+            *(n for n in self.learned.more if n not in driver.code.stored),
+        )
         self.reach = Reach(frame, outer.rolling.watched)
         self._promote_known()
         self.slots = Slots(frames.read(frame, self.names), self.learned.containers)
@@ -129,8 +134,12 @@ class Trial:
                 if kind != Kind(F64, True) or type(value) is not float:
                     self.converted.append(slot)
         inner = self.trace.argument(
-            TensorType((), kind.dtype), slot, tracked=tracked,
-            scalar=self.trace.face.numpy_scalars, weak=kind.weak)  # type: ignore[attr-defined]
+            TensorType((), kind.dtype),
+            slot,
+            tracked=tracked,
+            scalar=self.trace.face.numpy_scalars,
+            weak=kind.weak,
+        )  # type: ignore[attr-defined]
         carry = self.carry_of[slot] = Carry(inner, before, [slot], kind)
         self.carries.append(carry)
         self.placed[slot] = inner
@@ -145,8 +154,11 @@ class Trial:
         if carry is None:
             assert memory.base is not None
             inner = self.trace.argument(
-                memory.base.type, slot, layout=memory.layout,
-                tracked=value.alias.requires_grad or slot in self.learned.tracked)
+                memory.base.type,
+                slot,
+                layout=memory.layout,
+                tracked=value.alias.requires_grad or slot in self.learned.tracked,
+            )
             carry = groups[memory] = Carry(inner, self.outer.base_of(memory), [])
             self.carries.append(carry)
         carry.slots.append(slot)
@@ -199,19 +211,26 @@ class Trial:
         inputs: list[Any] = [c.inner.memory.base for c in self.carries]
         inputs += [c.inner.base for c in (*written, *read)]
         tracked = dict(zip(region.inputs, region.tracked, strict=True))
-        region = Graph(region.name, region.stage, tuple(inputs), region.nodes,
-                       region.outputs, tuple(tracked[x] for x in inputs))
+        region = Graph(
+            region.name,
+            region.stage,
+            tuple(inputs),
+            region.nodes,
+            region.outputs,
+            tuple(tracked[x] for x in inputs),
+        )
         self._check_conversions(region)
         if not outputs:
             return {}  # nothing that the loop does is seen
-        types = tuple(x.type for x in inputs[:len(self.carries) + len(written)])
+        types = tuple(x.type for x in inputs[: len(self.carries) + len(written)])
         attrs = LoopAttrs(self.name, self.trips, False, len(types), len(read), types)
         operands = [self._initial(c) for c in self.carries]
         operands += [outer.base_of(c.outer) for c in (*written, *read)]
         outer.builder.loc = self.location
-        found = outer.apply_loop(loop, operands, attrs, region,
-                                 [x.hint for x in inputs[:len(types)]])
-        for c, final in zip(written, found[len(self.carries):], strict=True):
+        found = outer.apply_loop(
+            loop, operands, attrs, region, [x.hint for x in inputs[: len(types)]]
+        )
+        for c, final in zip(written, found[len(self.carries) :], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
         for carry, final in zip(self.carries, found, strict=False):
             if carry.stays and carry.inner.memory.written:
@@ -221,8 +240,7 @@ class Trial:
 
     def _check_conversions(self, region: Graph) -> None:
         """A number that enters as float64 is exact only where nothing is narrower."""
-        if self.converted and not all(
-                r.dtype in (F64, I64, BOOL) for r in _values(region)):
+        if self.converted and not all(r.dtype in (F64, I64, BOOL) for r in _values(region)):
             self.peel(self.converted[0], "does not keep its type")
 
     def _output(self, carry: Carry) -> Operand:
@@ -266,5 +284,8 @@ def plain_number(x: Any) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    return isinstance(x, (int, float, np.generic)) and not isinstance(x, bool) or (
-        isinstance(x, Tracer) and x.concrete is not None and x.shape == ())
+    return (
+        isinstance(x, (int, float, np.generic))
+        and not isinstance(x, bool)
+        or (isinstance(x, Tracer) and x.concrete is not None and x.shape == ())
+    )

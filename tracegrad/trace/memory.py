@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class Tracer:
         "_array",
         "__weakref__",
     )
+
+    numpy_scalars: ClassVar[bool]  # whether the face has NumPy scalars apart from 0-d arrays
 
     def __init__(
         self,

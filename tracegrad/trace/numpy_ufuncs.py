@@ -47,7 +47,7 @@ def dispatch(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict
     if run is None:
         raise _unsupported(f"np.{ufunc.__name__}.{method}")
     targets = None if outs is None else tuple(
-        _target(trace, o, f"np.{ufunc.__name__}", inputs) for o in outs
+        _target(trace, o, f"out= of np.{ufunc.__name__}", inputs) for o in outs
     )
     return run(trace, ufunc, list(inputs), targets, keywords)
 
@@ -56,14 +56,14 @@ def _unsupported(name: str, remedy: str = "") -> UnsupportedError:
     return UnsupportedError(f"{name} is not supported yet", loc=source.here(), remedy=remedy)
 
 
-def _target(trace: Recorder, out: Any, name: str, inputs: Sequence[Any]) -> Tracer | None:
+def _target(trace: Recorder, out: Any, route: str, inputs: Sequence[Any]) -> Tracer | None:
     """A tracer to write; a real array of the user's must be a known capture."""
     if out is None or isinstance(out, Tracer):
         return None if out is None else trace.lift(out)
     look = trace.lookup_array
     found = look(out) if look is not None and isinstance(out, np.ndarray) else None
     if found is None:
-        escape(next(x for x in inputs if isinstance(x, Tracer)), f"out= of {name}")
+        escape(next(x for x in inputs if isinstance(x, Tracer)), route)
     return trace.lift(found)
 
 
@@ -123,7 +123,7 @@ def into(trace: Recorder, value: Tracer, outs: Any) -> Tracer:
     """`value`, stored in ``out`` if one was given (with same-kind casting)."""
     if outs is None or outs[0] is None:
         return value
-    out = _target(trace, outs[0], "a NumPy function", (value,))
+    out = _target(trace, outs[0], "out= of a NumPy function", (value,))
     assert out is not None
     if not np.can_cast(value.element_type.np, out.element_type.np, "same_kind"):
         raise DTypeError(

@@ -30,8 +30,14 @@ class Rolling:
 
     __slots__ = ("length", "at", "strict", "_plain", "_started")
 
-    def __init__(self, length: int, at: Callable[[Dim], Any], *, strict: bool = False,
-                 plain: Callable[[], Iterator[Any]] | None = None) -> None:
+    def __init__(
+        self,
+        length: int,
+        at: Callable[[Dim], Any],
+        *,
+        strict: bool = False,
+        plain: Callable[[], Iterator[Any]] | None = None,
+    ) -> None:
         self.length = length
         self.at = at
         self.strict = strict
@@ -151,8 +157,10 @@ def explicit_range(*args: Any, parallel: bool = False) -> Any:
     """
     if parallel:
         raise UnsupportedError(
-            "tg.range(parallel=True) is not available yet", loc=source.here(),
-            remedy="Leave parallel out: the loop runs its iterations in order.")
+            "tg.range(parallel=True) is not available yet",
+            loc=source.here(),
+            remedy="Leave parallel out: the loop runs its iterations in order.",
+        )
     for x in args:
         _check_bound(x)
     try:
@@ -197,22 +205,32 @@ def rolling_enumerate(iterable: Any, start: Any = 0) -> Any:
     seq = sequence(iterable)
     if seq is None or type(start) is not int:
         return builtins.enumerate(iterable, start)
-    return Rolling(seq.length, lambda k: (integer(dims.add(start, k)), seq.at(k)),
-                   strict=seq.strict,
-                   plain=lambda: builtins.enumerate(seq.plain(), start))
+    return Rolling(
+        seq.length,
+        lambda k: (integer(dims.add(start, k)), seq.at(k)),
+        strict=seq.strict,
+        plain=lambda: builtins.enumerate(seq.plain(), start),
+    )
 
 
 def rolling_zip(*iterables: Any, strict: bool = False) -> Any:
     """``zip`` as traced code sees it; rolls when every part of it could."""
     found = [sequence(x) for x in iterables]
-    if not found or any(s is None for s in found) or (
-            strict and len({s.length for s in found if s is not None}) > 1):
-        return builtins.zip(*[x.plain() if isinstance(x, Rolling) else x for x in iterables],
-                            strict=strict)
+    if (
+        not found
+        or any(s is None for s in found)
+        or (strict and len({s.length for s in found if s is not None}) > 1)
+    ):
+        return builtins.zip(
+            *[x.plain() if isinstance(x, Rolling) else x for x in iterables], strict=strict
+        )
     parts: list[Rolling] = [s for s in found if s is not None]
-    return Rolling(min(s.length for s in parts), lambda k: tuple(s.at(k) for s in parts),
-                   strict=any(s.strict for s in parts),
-                   plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False))
+    return Rolling(
+        min(s.length for s in parts),
+        lambda k: tuple(s.at(k) for s in parts),
+        strict=any(s.strict for s in parts),
+        plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False),
+    )
 
 
 def _check_bound(x: Any) -> None:

@@ -35,8 +35,13 @@ class SymbolicInt:
 
     # -- arithmetic
 
-    def _with(self, other: Any, op: Callable[[Dim, Dim], Dim], plain: Callable[..., Any],
-              swapped: bool = False) -> Any:
+    def _with(
+        self,
+        other: Any,
+        op: Callable[[Dim, Dim], Dim],
+        plain: Callable[..., Any],
+        swapped: bool = False,
+    ) -> Any:
         dim = dim_of(other)
         if dim is None:
             value = self.value()
@@ -69,8 +74,7 @@ class SymbolicInt:
     def __pos__(self) -> SymbolicInt:
         return self
 
-    def _divided(self, other: Any, op: Callable[[Dim, int], Dim], plain: Callable[..., Any]
-                 ) -> Any:
+    def _divided(self, other: Any, op: Callable[[Dim, int], Dim], plain: Callable[..., Any]) -> Any:
         if type(other) is int and other > 0:
             return integer(op(self.dim, other))
         _check_divisor(other)
@@ -171,8 +175,9 @@ class SymbolicInt:
     def __ge__(self, other: Any) -> Any:
         return self._ordered(other, _sub, operator.ge)
 
-    def _ordered(self, other: Any, gap: Callable[[Dim, Dim], Dim], plain: Callable[..., Any]
-                 ) -> Any:
+    def _ordered(
+        self, other: Any, gap: Callable[[Dim, Dim], Dim], plain: Callable[..., Any]
+    ) -> Any:
         dim = dim_of(other)
         if dim is None:
             return plain(self.value(), other)
