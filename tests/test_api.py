@@ -487,3 +487,9 @@ def test_export_refuses_what_c_cannot_have(tmp_path):
         tg.export(lambda x: x, ["f8[n]"], tmp_path / "b", name="f")
     with pytest.raises(errors.ExportError):
         tg.export(lambda x: x, ["f8[2]"], tmp_path / "c", name="double")
+
+
+def test_transforms_of_ufuncs():
+    for f in (tg.grad(np.sin), tg.compile(lambda x: tg.grad(np.sin)(x))):
+        for x in (0.3, 0.4):
+            assert float(f(x)) == pytest.approx(np.cos(x))

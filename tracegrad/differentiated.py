@@ -66,7 +66,10 @@ class _Made:
     a loop costs a dictionary lookup, and goes away with its function."""
 
     def __init__(self, owner: Any) -> None:
-        self.owner = weakref.ref(owner)
+        try:
+            self.owner: Callable[[], Any] = weakref.ref(owner)
+        except TypeError:  # ufuncs have a dictionary, but take no weak references
+            self.owner = lambda: owner
         self.table: dict[Hashable, CompiledFunction[..., Any]] = {}
 
 

@@ -18,10 +18,6 @@ def vector(seed=0, n=N):
     return np.random.default_rng(seed).uniform(0.2, 1.2, n)
 
 
-def matrix(seed=0, n=N, m=4):
-    return np.random.default_rng(seed).uniform(0.2, 1.2, (n, m))
-
-
 # ------------------------------------------------------------------------ options and errors
 
 

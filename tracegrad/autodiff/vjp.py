@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from dataclasses import replace
 
 from tracegrad.autodiff.activity import active_values
@@ -23,7 +24,7 @@ from tracegrad.graph.walk import same_inputs
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
 from tracegrad.ops.scatter import scatter_add
-from tracegrad.ops.views import add_slices, copy_slices
+from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
 
 
 def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None] | None = None,
@@ -141,8 +142,13 @@ class Reverse:
         node = self._made.get(total) if isinstance(total, Value) else None
         if node is None or node.op is not copy_slices:
             return regions
-        return sorted(regions, key=lambda p: (
-            getattr(self._made[p].attrs, "view", None) != node.attrs.view))  # type: ignore
+        assert isinstance(node.attrs, SlicesAttrs)
+        view = node.attrs.view
+
+        def is_elsewhere(p: Any) -> bool:
+            return getattr(self._made[p].attrs, "view", None) != view
+
+        return sorted(regions, key=is_elsewhere)
 
     def _is_region(self, p: Operand) -> bool:
         """Whether `p` is a part put into zeros, which is cheaper added in place."""

@@ -130,8 +130,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``result = combine`` over ``attrs.axes`` (dropped) of operand 0; empty gives `init(dtype)`.
-    """
+    """``result = combine`` over ``attrs.axes`` (dropped) of operand 0; `init(dtype)` if empty."""
 
     combine: Combine
     init: Callable[[DType], bool | int | float]

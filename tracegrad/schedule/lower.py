@@ -218,18 +218,21 @@ def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool], n
 def _merged(space: Shape, reductions: list[Node]) -> list[Node]:
     """The reductions that share the nest of their group: over one set of trailing axes."""
     trailing = [n for n in reductions
-                if n.attrs.axes == tuple(range(len(space)))[len(space) - len(n.attrs.axes):]]  # type: ignore[attr-defined]
+                if _axes(n) == tuple(range(len(space)))[len(space) - len(_axes(n)):]]
     if not trailing:
         return []
-    axes = trailing[0].attrs.axes  # type: ignore[attr-defined]
-    return [n for n in trailing if n.attrs.axes == axes]  # type: ignore[attr-defined]
+    return [n for n in trailing if _axes(n) == _axes(trailing[0])]
+
+
+def _axes(reduction: Node) -> tuple[int, ...]:
+    return reduction.attrs.axes  # type: ignore[attr-defined, no-any-return]
 
 
 def _lower_space(fusion: Fusion, space: Shape, points: list[Node], reductions: list[Node],
                  stored: Callable[[Value], bool], name: str, indices: tuple[str, ...]) -> Lowered:
     """Pointwise nodes and reductions over the same axes in one nest over `space`."""
     w = KernelWriter(fusion, {n.result for n in points}, indices)
-    axes: tuple[int, ...] = reductions[0].attrs.axes if reductions else ()  # type: ignore[attr-defined]
+    axes = _axes(reductions[0]) if reductions else ()
     kept = [k for k in range(len(space)) if k not in axes]
     w.lb.loc = (points or reductions)[0].loc
 

@@ -302,8 +302,8 @@ class Recorder(ABC):
             return
         if alias.precedes_leaf:
             source.warn(GradientWarning(
-                "a view taken before requires_grad_() on its base is used: no gradient flows back "
-                "through it; take the view afterwards"
+                "a view taken before requires_grad_() on its base is used: no gradient flows "
+                "back through it; take the view afterwards"
             ))
         if alias.kind is CreationKind.DEFAULT:
             return

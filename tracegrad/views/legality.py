@@ -12,19 +12,23 @@ from tracegrad.views.family import Alias, CreationKind
 from tracegrad.views.geometry import are_disjoint
 
 _EXPLAIN = {
-    CreationKind.NO_GRAD:
+    CreationKind.NO_GRAD: (
         "The view was made inside no_grad, so it is ambiguous whether the write should be part "
         "of the gradient. Make the view and write it on the same side: both inside no_grad, or "
-        "both outside.",
-    CreationKind.INFERENCE:
+        "both outside."
+    ),
+    CreationKind.INFERENCE: (
         "The view was made in inference mode, so the write cannot be part of a gradient. Make "
-        "the view outside inference mode, or write it inside.",
-    CreationKind.MULTI_OUTPUT:
+        "the view outside inference mode, or write it inside."
+    ),
+    CreationKind.MULTI_OUTPUT: (
         "The view is one of several that one call returned (split, chunk, unbind); such views "
-        "may not be written. Take it with a slice, x[a:b], instead.",
-    CreationKind.CUSTOM:
+        "may not be written. Take it with a slice, x[a:b], instead."
+    ),
+    CreationKind.CUSTOM: (
         "The view came out of a custom Function, whose own derivative would be bypassed. Write "
-        "a clone() of it, or return a non-view from the Function.",
+        "a clone() of it, or return a non-view from the Function."
+    ),
 }
 
 
