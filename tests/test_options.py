@@ -87,7 +87,6 @@ def test_bad_values_are_refused(name, value, text):
     [
         {"backend": "cuda"},
         {"inplace": "require"},
-        {"memory_limit": 10**6},
         {"threads": 2},
     ],
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from dataclasses import replace
+from typing import Any
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL
