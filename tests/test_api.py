@@ -58,7 +58,8 @@ def test_gradient_of_in_place_steps():
     assert isinstance(value, np.float64) and type(dk) is float
     np.testing.assert_allclose(du, numeric(lambda x: heat(x.copy(), 0.1), u), rtol=1e-6)
     assert dk == pytest.approx(
-        (heat(u.copy(), 0.1 + 1e-6) - heat(u.copy(), 0.1 - 1e-6)) / 2e-6, rel=1e-6)
+        (heat(u.copy(), 0.1 + 1e-6) - heat(u.copy(), 0.1 - 1e-6)) / 2e-6, rel=1e-6
+    )
 
 
 def test_looking_writes_nothing():
@@ -241,17 +242,21 @@ def test_gradient_forms_mirror_arguments():
         return np.sum(a) * b * c
 
     ga, gb, gc = tg.grad(f, argnums=(0, 1, 2))(
-        np.ones((2, 2), np.float32, order="F"), np.float64(2), 3.0)
+        np.ones((2, 2), np.float32, order="F"), np.float64(2), 3.0
+    )
     assert ga.dtype == np.float32 and ga.flags.c_contiguous and ga.flags.writeable
     assert isinstance(gb, np.float64) and type(gc) is float
 
 
-@pytest.mark.parametrize("bad, kind", [
-    (lambda: tg.grad(lambda x: x * 2)(np.ones(3)), "gradient_not_scalar"),
-    (lambda: tg.grad(lambda n: n * 2.0)(np.array(3)), "gradient_dtype"),
-    (lambda: tg.grad(lambda x: np.argmax(x))(np.ones(3)), "gradient_dtype"),
-    (lambda: tg.grad(lambda x, s: np.sum(x), argnums=1)(np.ones(3), "a"), "gradient"),
-])
+@pytest.mark.parametrize(
+    "bad, kind",
+    [
+        (lambda: tg.grad(lambda x: x * 2)(np.ones(3)), "gradient_not_scalar"),
+        (lambda: tg.grad(lambda n: n * 2.0)(np.array(3)), "gradient_dtype"),
+        (lambda: tg.grad(lambda x: np.argmax(x))(np.ones(3)), "gradient_dtype"),
+        (lambda: tg.grad(lambda x, s: np.sum(x), argnums=1)(np.ones(3), "a"), "gradient"),
+    ],
+)
 def test_gradients_that_do_not_exist(bad, kind):
     with pytest.raises(errors.GradientError) as e:
         bad()
@@ -336,8 +341,7 @@ def test_nested_transforms():
         return np.sin(x) * x
 
     assert tg.grad(tg.grad(f))(0.3) == pytest.approx(2 * np.cos(0.3) - 0.3 * np.sin(0.3))
-    assert tg.grad(tg.grad(tg.grad(f)))(0.3) == pytest.approx(
-        -3 * np.sin(0.3) - 0.3 * np.cos(0.3))
+    assert tg.grad(tg.grad(tg.grad(f)))(0.3) == pytest.approx(-3 * np.sin(0.3) - 0.3 * np.cos(0.3))
 
 
 def test_transforms_inside_compiled_functions():
@@ -477,7 +481,8 @@ def test_export_can_be_asked_for_twice(tmp_path):
     for name in ("one", "two"):
         folder = tg.export(tg.grad(heat), ["f8[8]", "f8"], tmp_path / name, name="heat_grad")
         assert (folder / "heat_grad.c").exists() and "double *d_u" in (
-            folder / "heat_grad.h").read_text()
+            folder / "heat_grad.h"
+        ).read_text()
 
 
 def test_export_refuses_what_c_cannot_have(tmp_path):

@@ -186,8 +186,9 @@ def test_12_an_argument_changed_and_returned():
     x = np.array([0.3, 0.7])
     out = tg.compile(f, arrays="torch")(x)
     np.testing.assert_allclose(np.asarray(out), np.sin([0.3, 0.7]))
-    np.testing.assert_allclose(torch_grad(lambda x: f(x).sum())(np.array([0.3, 0.7])),
-                               np.cos([0.3, 0.7]))
+    np.testing.assert_allclose(
+        torch_grad(lambda x: f(x).sum())(np.array([0.3, 0.7])), np.cos([0.3, 0.7])
+    )
 
 
 def test_13_a_write_to_overlapping_windows_is_refused():

@@ -9,12 +9,50 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "tracegrad"
 ORDER = [
-    "errors", "source", "dtypes", "dims", "types", "options", "loops", "graph", "ops", "views",
-    "trace", "aliasing", "autodiff", "rewrite", "eager", "schedule", "codegen", "runtime", "aot",
-    "pipeline", "derived", "tensor_calls", "inspect", "specialise", "quick", "region_memory",
-    "nested", "control", "custom", "compiled", "differentiated", "transforms", "pullbacks",
-    "checkpointing", "jacobians", "checks", "spec", "exporting", "namespace", "debug", "api",
-    "__init__", "cli", "__main__",
+    "errors",
+    "source",
+    "dtypes",
+    "dims",
+    "types",
+    "options",
+    "loops",
+    "graph",
+    "ops",
+    "views",
+    "trace",
+    "aliasing",
+    "autodiff",
+    "rewrite",
+    "eager",
+    "schedule",
+    "codegen",
+    "runtime",
+    "aot",
+    "pipeline",
+    "derived",
+    "tensor_calls",
+    "inspect",
+    "specialise",
+    "quick",
+    "region_memory",
+    "nested",
+    "control",
+    "custom",
+    "compiled",
+    "differentiated",
+    "transforms",
+    "pullbacks",
+    "checkpointing",
+    "jacobians",
+    "checks",
+    "spec",
+    "exporting",
+    "namespace",
+    "debug",
+    "api",
+    "__init__",
+    "cli",
+    "__main__",
 ]
 SIBLINGS = {"trace", "aliasing", "autodiff", "rewrite"}
 CODEGEN_KNOWS = {"errors", "source", "dtypes", "dims", "types", "loops", "codegen"}
@@ -28,16 +66,22 @@ def part_of(path: Path) -> str:
 def imported_parts(path: Path) -> set[tuple[str, int]]:
     """(package of tracegrad, line) for each import that runs, type checking apart."""
     tree = ast.parse(path.read_text())
-    skipped = {id(n) for node in ast.walk(tree) if isinstance(node, ast.If)
-               and ast.unparse(node.test) == "TYPE_CHECKING" for n in ast.walk(node)}
+    skipped = {
+        id(n)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for n in ast.walk(node)
+    }
     found = set()
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{a.name}" if node.module == "tracegrad" else node.module
-                     for a in node.names]
+            names = [
+                f"{node.module}.{a.name}" if node.module == "tracegrad" else node.module
+                for a in node.names
+            ]
         elif isinstance(node, ast.Import):
             names = [a.name for a in node.names]
         for name in names:

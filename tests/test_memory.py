@@ -37,8 +37,9 @@ def test_second_derivatives_under_a_limit():
     def along(f):
         return tg.jvp(f, (start(), 0.1), (np.ones(50), None))[1]
 
-    np.testing.assert_allclose(along(tg.grad(steps, memory_limit="60kB")), along(tg.grad(steps)),
-                               rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        along(tg.grad(steps, memory_limit="60kB")), along(tg.grad(steps)), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_a_limit_that_is_too_small_names_the_smallest():
@@ -70,11 +71,13 @@ def test_checkpoint_keeps_values_and_gradients():
 
     x, w = start(), np.full(50, 0.3)
     np.testing.assert_allclose(tg.compile(kept)(x, w), tg.compile(loss)(x, w))
-    for a, b in zip(tg.grad(kept, argnums=(0, 1))(x, w), tg.grad(loss, argnums=(0, 1))(x, w),
-                    strict=True):
+    for a, b in zip(
+        tg.grad(kept, argnums=(0, 1))(x, w), tg.grad(loss, argnums=(0, 1))(x, w), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-12)
-    np.testing.assert_allclose(tg.hvp(kept, (x, w), (x, w))[0], tg.hvp(loss, (x, w), (x, w))[0],
-                               rtol=1e-10)
+    np.testing.assert_allclose(
+        tg.hvp(kept, (x, w), (x, w))[0], tg.hvp(loss, (x, w), (x, w))[0], rtol=1e-10
+    )
     # Each block is computed twice: forward, and again for the gradient.
     tanhs = str(tg.grad(kept).graph(x, w, stage="optimized")).count("= tanh(")
     assert tanhs > str(tg.grad(loss).graph(x, w, stage="optimized")).count("= tanh(")

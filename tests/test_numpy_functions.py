@@ -11,7 +11,8 @@ from tracegrad.graph.op import REGISTRY
 POSITIVE = {"sqrt", "log", "log2", "log10", "log1p", "power", "float_power"}
 UNIT = {"arcsin", "arccos", "arctanh"}
 FUNCTIONS = sorted(
-    {f for op in REGISTRY for f in op.numpy if isinstance(f, np.ufunc)}, key=lambda f: f.__name__)
+    {f for op in REGISTRY for f in op.numpy if isinstance(f, np.ufunc)}, key=lambda f: f.__name__
+)
 
 
 def layouts(x: np.ndarray) -> dict[str, np.ndarray]:
@@ -19,8 +20,14 @@ def layouts(x: np.ndarray) -> dict[str, np.ndarray]:
     wide = np.zeros((x.shape[0] * 2, x.shape[1] * 3), x.dtype)
     wide[::2, ::3] = x
     return {
-        "C": x, "F": np.asfortranarray(x), "strided": wide[::2, ::3], "reversed": x[::-1, ::-1],
-        "row": x[1], "column": x[:, 1], "0-d": np.array(x[0, 0]), "empty": x[:0],
+        "C": x,
+        "F": np.asfortranarray(x),
+        "strided": wide[::2, ::3],
+        "reversed": x[::-1, ::-1],
+        "row": x[1],
+        "column": x[:, 1],
+        "0-d": np.array(x[0, 0]),
+        "empty": x[:0],
         "transposed": x.T,
     }
 
@@ -89,7 +96,7 @@ def test_every_dtype(f, dtype):
     result = f.resolve_dtypes((*(np.dtype(d) for d in dtypes), *[None] * f.nout))
     xs = [operand(f, dtype, k) for k in range(f.nin)]
     compiled = tg.compile(lambda *a: f(*a), backend="numpy")
-    if any(d.char == "e" for d in result[f.nin:]):  # float16 results of small integers
+    if any(d.char == "e" for d in result[f.nin :]):  # float16 results of small integers
         with pytest.raises(TypeError):
             compiled(*xs)
         return
@@ -97,12 +104,18 @@ def test_every_dtype(f, dtype):
         assert_same(compiled(*xs), f(*xs))
 
 
-@pytest.mark.parametrize("f", [np.add, np.multiply, np.maximum, np.arctan2, np.power],
-                         ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [np.add, np.multiply, np.maximum, np.arctan2, np.power], ids=lambda f: f.__name__
+)
 def test_broadcasting_and_mixed_dtypes(f):
     compiled = tg.compile(lambda a, b: f(a, b), backend="numpy")
     a = np.abs(np.random.default_rng(0).standard_normal((4, 1, 3)))
-    for b in (np.arange(1, 3).reshape(2, 1), np.float32(2), 3.0, np.arange(1, 4, dtype=np.int8),
-              np.ones((2, 3), np.float32)):
+    for b in (
+        np.arange(1, 3).reshape(2, 1),
+        np.float32(2),
+        3.0,
+        np.arange(1, 4, dtype=np.int8),
+        np.ones((2, 3), np.float32),
+    ):
         assert_same(compiled(a, b), f(a, b))
         assert_same(compiled(a.astype(np.float32), b), f(a.astype(np.float32), b))

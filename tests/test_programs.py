@@ -46,10 +46,14 @@ def test_an_argument_used_up_on_the_way_to_its_new_contents_counts_as_written():
 
 
 def test_squeezing_nothing_is_the_array_itself():
-    check("""
+    check(
+        """
     def f(x, y):
         return np.squeeze(x), y.squeeze(), x
-    """, Arg("x", (3, 4)), Arg("y", (1, 2)))
+    """,
+        Arg("x", (3, 4)),
+        Arg("y", (1, 2)),
+    )
 
 
 def test_constants_written_by_out_fill_the_target():

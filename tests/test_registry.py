@@ -69,12 +69,17 @@ def assert_close(got: np.ndarray, want: np.ndarray, what: str) -> None:
 @pytest.mark.parametrize("op", SAMPLED, ids=by_name)
 def test_shape_rule_agrees_with_the_reference(op: OpDef) -> None:
     for sample in op.samples(np.random.default_rng(1)):
-        arrays = [np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x
-                  for x in sample.operands]
+        arrays = [
+            np.asarray(x.value, x.dtype.np) if isinstance(x, Literal) else x
+            for x in sample.operands
+        ]
         types = op.infer(sample.attrs, *[TensorType(a.shape, dtypes.of(a.dtype)) for a in arrays])
         values = op.reference(sample.attrs, *arrays)
-        for t, v in zip(types if isinstance(types, tuple) else (types,),
-                        values if isinstance(values, tuple) else (values,), strict=True):
+        for t, v in zip(
+            types if isinstance(types, tuple) else (types,),
+            values if isinstance(values, tuple) else (values,),
+            strict=True,
+        ):
             assert (t.shape, t.dtype.np) == (np.shape(v), v.dtype)
 
 
@@ -84,8 +89,10 @@ def test_reference_interpreter_and_c_agree(op: OpDef) -> None:
     verify(graph)
     want = evaluate(graph, inputs)
     plan = make_plan(graph)
-    flat = [np.zeros(b.data.size if b.data is not None else int(b.size), b.dtype.np)
-            for b in plan.program.at(Place.OUTPUT)]
+    flat = [
+        np.zeros(b.data.size if b.data is not None else int(b.size), b.dtype.np)
+        for b in plan.program.at(Place.OUTPUT)
+    ]
     status, _ = run_program(plan.program, [x.reshape(-1).copy() for x in inputs], flat)
     assert status == 0
     for k, (got, ref) in enumerate(zip(outputs_of(plan, flat), want, strict=True)):
@@ -105,8 +112,10 @@ def test_text_round_trip(op: OpDef) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [op for op in SAMPLED if not isinstance(op.derivative, NoGradient)
-           and not op.has(Trait.HIDES)], ids=by_name)
+    "op",
+    [op for op in SAMPLED if not isinstance(op.derivative, NoGradient) and not op.has(Trait.HIDES)],
+    ids=by_name,
+)
 def test_derivatives(op: OpDef) -> None:
     check_samples(op, np.random.default_rng(4))
 

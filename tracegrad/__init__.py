@@ -1,14 +1,14 @@
 """Compiled gradients of ordinary NumPy functions, views and in-place writes included.
 
-    trace        user code -> traced graph             (trace)
-    alias        views and writes -> values            (aliasing)
-    transform    grad, vjp, jvp -> joint graph         (autodiff)
-    simplify     -> smaller graph                      (rewrite)
-    schedule     -> kernels over buffers               (schedule)
-    lower        -> loop nests                         (loops)
-    print        -> C                                  (codegen)
-    build, call  -> results                            (runtime)
-    ship         -> C source and header                (aot)
+trace        user code -> traced graph             (trace)
+alias        views and writes -> values            (aliasing)
+transform    grad, vjp, jvp -> joint graph         (autodiff)
+simplify     -> smaller graph                      (rewrite)
+schedule     -> kernels over buffers               (schedule)
+lower        -> loop nests                         (loops)
+print        -> C                                  (codegen)
+build, call  -> results                            (runtime)
+ship         -> C source and header                (aot)
 """
 
 import importlib
@@ -54,10 +54,40 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "CompiledFunction", "Function", "Options", "checkpoint", "check_grads", "compile", "cond",
+    "CompiledFunction",
+    "Function",
+    "Options",
+    "checkpoint",
+    "check_grads",
+    "compile",
+    "cond",
     "custom_jvp",
-    "custom_vjp", "debug", "disable_compile", "enable_grad", "errors", "export", "fori_loop",
-    "grad", "hessian", "hvp", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-    "jacfwd", "jacobian", "jacrev", "jvp", "no_grad", "range", "register_pytree", "scan",
-    "set_grad_enabled", "spec", "stop_gradient", "switch", "value_and_grad", "vjp", "while_loop",
+    "custom_vjp",
+    "debug",
+    "disable_compile",
+    "enable_grad",
+    "errors",
+    "export",
+    "fori_loop",
+    "grad",
+    "hessian",
+    "hvp",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
+    "no_grad",
+    "range",
+    "register_pytree",
+    "scan",
+    "set_grad_enabled",
+    "spec",
+    "stop_gradient",
+    "switch",
+    "value_and_grad",
+    "vjp",
+    "while_loop",
 ]

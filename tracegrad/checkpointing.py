@@ -33,7 +33,10 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         if region.written:
             raise UnsupportedError(
                 f"{signature.name} writes {region.graph.inputs[region.written[0]].hint} inside "
-                "tg.checkpoint", loc=source.here(), remedy="Write a copy, and return it.")
+                "tg.checkpoint",
+                loc=source.here(),
+                remedy="Write a copy, and return it.",
+            )
         attrs = CheckpointAttrs(tuple(region.output_types()))
         hints = [getattr(x, "hint", "value") for x in region.graph.outputs]
         made = outer.apply_region(checkpoint_op, region.operands, attrs, (region.graph,), hints)

@@ -17,9 +17,17 @@ _STEP = {8: 1e-6, 4: 1e-2}  # bytes of a float -> step of the central difference
 _TOLERANCE = {8: 2e-5, 4: 2e-2}
 
 
-def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, *,
-                modes: Sequence[str] = ("fwd", "rev"), eps: float | None = None,
-                atol: float | None = None, rtol: float | None = None, seed: int = 0) -> None:
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 2,
+    *,
+    modes: Sequence[str] = ("fwd", "rev"),
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+) -> None:
     """Compare derivatives of `f` at `args` with central differences along random directions.
 
     Every inexact array, NumPy float and Python float in `args` is differentiated (complex ones
@@ -33,15 +41,27 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, *,
         ArgumentError: `args` is no tuple.
     """
     if not isinstance(args, (tuple, list)):
-        raise ArgumentError(f"check_grads: args must be a tuple, not {type(args).__name__}",
-                            loc=source.here(), remedy="Write check_grads(f, (x,)).")
+        raise ArgumentError(
+            f"check_grads: args must be a tuple, not {type(args).__name__}",
+            loc=source.here(),
+            remedy="Write check_grads(f, (x,)).",
+        )
     unknown = set(modes) - {"fwd", "rev"}
     if unknown or order < 1:
         raise ValueArgumentError(
             f"check_grads: {'unknown mode ' + repr(unknown.pop()) if unknown else 'order < 1'}",
-            loc=source.here(), remedy="Modes are 'fwd' and 'rev'; order is 1 or more.")
-    _check(f, tuple(args), order, tuple(modes), _Numbers(eps, atol, rtol),
-           np.random.default_rng(seed), getattr(f, "__name__", "f"))
+            loc=source.here(),
+            remedy="Modes are 'fwd' and 'rev'; order is 1 or more.",
+        )
+    _check(
+        f,
+        tuple(args),
+        order,
+        tuple(modes),
+        _Numbers(eps, atol, rtol),
+        np.random.default_rng(seed),
+        getattr(f, "__name__", "f"),
+    )
 
 
 class _Numbers:
@@ -59,12 +79,22 @@ class _Numbers:
         return bool(abs(got - want) <= a + r * abs(want)) or (got != got and want != want)
 
 
-def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tuple[str, ...],
-           numbers: _Numbers, rng: np.random.Generator, name: str) -> None:
+def _check(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    order: int,
+    modes: tuple[str, ...],
+    numbers: _Numbers,
+    rng: np.random.Generator,
+    name: str,
+) -> None:
     argnums = tuple(k for k, x in enumerate(args) if _floats(x))
     if not argnums:
-        raise ValueArgumentError("check_grads: no argument has a float in it", loc=source.here(),
-                                 remedy="Pass floats: integers have no gradient.")
+        raise ValueArgumentError(
+            "check_grads: no argument has a float in it",
+            loc=source.here(),
+            remedy="Pass floats: integers have no gradient.",
+        )
     points = tuple(args[k] for k in argnums)
 
     def of_floats(*xs: Any) -> Any:
@@ -78,14 +108,17 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
     h = numbers.step(size)
     ahead = of_floats(*_moved(points, direction, h))
     behind = of_floats(*_moved(points, direction, -h))
-    difference = [(_wide(a) - _wide(b)) / (2 * h)
-                  for a, b in zip(_floats(ahead), _floats(behind), strict=True)]
+    difference = [
+        (_wide(a) - _wide(b)) / (2 * h)
+        for a, b in zip(_floats(ahead), _floats(behind), strict=True)
+    ]
     if "fwd" in modes:
         _, tangent = jvp(f, _with(args, argnums, points), _zeros_but(args, argnums, direction))
         for k, (made, moved) in enumerate(zip(_floats(tangent), difference, strict=True)):
             weight = _random_like(moved, rng)
-            _compare(numbers, size, f"jvp of {name}, result {k}", _dot(weight, made),
-                     _dot(weight, moved))
+            _compare(
+                numbers, size, f"jvp of {name}, result {k}", _dot(weight, made), _dot(weight, moved)
+            )
     if "rev" in modes:
         out, pullback = vjp(f, *_copied(args), argnums=argnums)
         cts = _random_like(out, rng)
@@ -94,6 +127,7 @@ def _check(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tupl
         want: Any = sum(map(_dot, _floats(cts), difference))
         _compare(numbers, size, f"vjp of {name}", got, want)
     if order > 1:
+
         def pulled(*xs: Any) -> Any:
             full = list(args)
             for k, x in zip(argnums, xs, strict=True):
@@ -108,7 +142,8 @@ def _compare(numbers: _Numbers, size: int, what: str, got: float, want: float) -
     if not numbers.close(got, want, size):
         raise GradientCheckError(
             f"{what} along a random direction is {got:.10g}, by central differences {want:.10g}",
-            remedy="If the function has a kink or a jump near this point, move the point.")
+            remedy="If the function has a kink or a jump near this point, move the point.",
+        )
 
 
 def _floats(tree: Any) -> list[Any]:
@@ -117,8 +152,7 @@ def _floats(tree: Any) -> list[Any]:
 
 
 def _is_float(x: Any) -> bool:
-    return type(x) in (float, complex) or getattr(
-        getattr(x, "dtype", None), "kind", "-") in "fc"
+    return type(x) in (float, complex) or getattr(getattr(x, "dtype", None), "kind", "-") in "fc"
 
 
 def _wide(x: Any) -> np.ndarray:
@@ -145,8 +179,14 @@ def _random_like(tree: Any, rng: np.random.Generator) -> Any:
         value: Any = rng.standard_normal(np.shape(x))
         if np.iscomplexobj(x):
             value = value + 1j * rng.standard_normal(np.shape(x))
-        return type(x)(value) if type(x) in (float, complex) else np.asarray(x).dtype.type(value) \
-            if not isinstance(x, np.ndarray) else value.astype(x.dtype)
+        return (
+            type(x)(value)
+            if type(x) in (float, complex)
+            else np.asarray(x).dtype.type(value)
+            if not isinstance(x, np.ndarray)
+            else value.astype(x.dtype)
+        )
+
     return _map(one, tree)
 
 
@@ -156,21 +196,31 @@ def _constant_cts(tree: Any) -> Any:
 
 
 def _moved(points: Any, direction: Any, h: float) -> Any:
-    return _map(lambda x, d: type(x)(x + h * d)
-                if type(x) in (float, complex) or isinstance(x, np.generic)
-                else (x + h * d).astype(x.dtype) if _is_float(x) else x, points, direction)
+    return _map(
+        lambda x, d: (
+            type(x)(x + h * d)
+            if type(x) in (float, complex) or isinstance(x, np.generic)
+            else (x + h * d).astype(x.dtype)
+            if _is_float(x)
+            else x
+        ),
+        points,
+        direction,
+    )
 
 
-def _with(args: tuple[Any, ...], argnums: tuple[int, ...], points: tuple[Any, ...]
-          ) -> tuple[Any, ...]:
+def _with(
+    args: tuple[Any, ...], argnums: tuple[int, ...], points: tuple[Any, ...]
+) -> tuple[Any, ...]:
     full = list(_copied(args))
     for k, x in zip(argnums, points, strict=True):
         full[k] = _copied(x)
     return tuple(full)
 
 
-def _zeros_but(args: tuple[Any, ...], argnums: tuple[int, ...], direction: tuple[Any, ...]
-               ) -> tuple[Any, ...]:
+def _zeros_but(
+    args: tuple[Any, ...], argnums: tuple[int, ...], direction: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Tangents: `direction` for the differentiated arguments, None for the others."""
     out: list[Any] = [None] * len(args)
     for k, d in zip(argnums, direction, strict=True):

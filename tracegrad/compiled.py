@@ -80,8 +80,9 @@ class Lowered:
         if stage == "source":
             return GraphText(self.source())
         if stage not in GRAPH_STAGES:
-            raise ValueArgumentError(f"unknown stage {stage!r}",
-                                     remedy=f"Stages: {', '.join(STAGES)}.")
+            raise ValueArgumentError(
+                f"unknown stage {stage!r}", remedy=f"Stages: {', '.join(STAGES)}."
+            )
         graph = self.specialisation.lowering.graph(stage)
         text = GraphText(print_graph(graph, loc=False))
         text.graph = graph
@@ -104,13 +105,19 @@ class CompiledFunction(Generic[P, R]):
     the function; as a class attribute it is a method; it can be pickled where the function can.
     """
 
-    def __init__(self, fn: Callable[P, R], options: Options,
-                 static_argnums: int | Iterable[int] = (),
-                 static_argnames: str | Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        options: Options,
+        static_argnums: int | Iterable[int] = (),
+        static_argnames: str | Iterable[str] = (),
+    ) -> None:
         if not callable(fn):
-            raise ArgumentError(f"compile needs a function, not {type(fn).__name__}",
-                                loc=source.here(),
-                                remedy="Write tg.compile(f)(x), not tg.compile(f(x)).")
+            raise ArgumentError(
+                f"compile needs a function, not {type(fn).__name__}",
+                loc=source.here(),
+                remedy="Write tg.compile(f)(x), not tg.compile(f(x)).",
+            )
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.options = options
@@ -125,11 +132,19 @@ class CompiledFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         quick = self._quick
-        if quick is not None and not STATE.traces and STATE.grad \
-                and not STATE.inference and not STATE.disabled:
+        if (
+            quick is not None
+            and not STATE.traces
+            and STATE.grad
+            and not STATE.inference
+            and not STATE.disabled
+        ):
             try:
-                found = (quick(*args) if not kwargs else
-                         quick(*args, *self._signature.in_order(len(args), kwargs)))
+                found = (
+                    quick(*args)
+                    if not kwargs
+                    else quick(*args, *self._signature.in_order(len(args), kwargs))
+                )
             except TypeError:
                 found = NotImplemented
             if found is not NotImplemented:
@@ -169,8 +184,9 @@ class CompiledFunction(Generic[P, R]):
 
             self._quick = quick_call(specialisation, self._signature.method)
 
-    def _specialise(self, key: Hashable, args: Any, kwargs: Any, leaves: Sequence[Any]
-                    ) -> Specialisation:
+    def _specialise(
+        self, key: Hashable, args: Any, kwargs: Any, leaves: Sequence[Any]
+    ) -> Specialisation:
         from tracegrad.specialise import Specialisation
 
         with self._lock:
@@ -182,7 +198,7 @@ class CompiledFunction(Generic[P, R]):
             # A guard that keeps failing makes variants of one key and alias pattern: keep the
             # last few.
             same = [s for s in known if s.traced.groups == made.traced.groups]
-            self._found[key] = [made, *(s for s in known if s not in same[_VARIANTS - 1:])]
+            self._found[key] = [made, *(s for s in known if s not in same[_VARIANTS - 1 :])]
             while len(self._found) > self.options.cache_size:
                 self._found.popitem(last=False)
             everything = [g[0].call_signature for g in self._found.values()]
@@ -216,13 +232,19 @@ class CompiledFunction(Generic[P, R]):
         made = self.lower(*args, **kwargs).specialisation
         leaves = made.call_signature.leaves
         outside = made.traced.outside
-        return explain(made.lowering, Circumstances(
-            self._signature.name,
-            [f"{x.name}: {x.type}" if x.is_traced else f"{x.name}={x.value!r}" for x in leaves],
-            [*(f"array {a.describe()}" for a in outside.arrays),
-             *(f"value of {g.path}" for g in outside.guards)],
-            [self._describe(s) for group in self._found.values() for s in group],
-            made.traced.loops))
+        return explain(
+            made.lowering,
+            Circumstances(
+                self._signature.name,
+                [f"{x.name}: {x.type}" if x.is_traced else f"{x.name}={x.value!r}" for x in leaves],
+                [
+                    *(f"array {a.describe()}" for a in outside.arrays),
+                    *(f"value of {g.path}" for g in outside.guards),
+                ],
+                [self._describe(s) for group in self._found.values() for s in group],
+                made.traced.loops,
+            ),
+        )
 
     def _describe(self, s: Specialisation) -> str:
         leaves = s.call_signature.leaves
@@ -234,8 +256,9 @@ class CompiledFunction(Generic[P, R]):
 
     def cache_info(self) -> CacheInfo:
         """Calls that found a specialisation, that made one, and how many are kept."""
-        return CacheInfo(self._hits, self._misses, self.options.cache_size,
-                         sum(map(len, self._found.values())))
+        return CacheInfo(
+            self._hits, self._misses, self.options.cache_size, sum(map(len, self._found.values()))
+        )
 
     def cache_clear(self) -> None:
         """Forget all specialisations."""
@@ -286,9 +309,15 @@ class BoundCompiled:
         return attribute
 
 
-def compile(f: Callable[..., Any] | None = None, /, *,
-            static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = (),
-            options: Options | None = None, **option: Any) -> Any:
+def compile(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    options: Options | None = None,
+    **option: Any,
+) -> Any:
     """Compile a NumPy function; also a decorator, with or without arguments.
 
     `static_argnums` and `static_argnames` name arguments whose value belongs to the
@@ -300,8 +329,9 @@ def compile(f: Callable[..., Any] | None = None, /, *,
     """
     chosen = Options.make(options, **option)
     if f is None:
-        return functools.partial(compile, static_argnums=static_argnums,
-                                 static_argnames=static_argnames, options=chosen)
+        return functools.partial(
+            compile, static_argnums=static_argnums, static_argnames=static_argnames, options=chosen
+        )
     return CompiledFunction(f, chosen, static_argnums, static_argnames)
 
 

@@ -24,8 +24,11 @@ def print(fmt: str, *values: Any, **named: Any) -> None:
         ArgumentError: `fmt` is not a string, or does not fit the values.
     """
     if not isinstance(fmt, str):
-        raise ArgumentError(f"debug.print: the format is a {type(fmt).__name__}, not a string",
-                            loc=source.here(), remedy='Write tg.debug.print("x = {}", x).')
+        raise ArgumentError(
+            f"debug.print: the format is a {type(fmt).__name__}, not a string",
+            loc=source.here(),
+            remedy='Write tg.debug.print("x = {}", x).',
+        )
     trace = current_trace()
     if trace is None:
         builtins.print(fmt.format(*values, **named))
@@ -34,10 +37,11 @@ def print(fmt: str, *values: Any, **named: Any) -> None:
     try:  # now: at run time the arguments would have been written
         fmt.format(*map(_sample, values), **{k: _sample(x) for k, x in named.items()})
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as e:
-        raise ArgumentError(f"debug.print: the format {fmt!r} does not fit: {e}",
-                            loc=source.here(),
-                            remedy="Give one value for each field; arrays take no format such as "
-                            ".2f.") from None
+        raise ArgumentError(
+            f"debug.print: the format {fmt!r} does not fit: {e}",
+            loc=source.here(),
+            remedy="Give one value for each field; arrays take no format such as .2f.",
+        ) from None
 
     def kept(x: Any) -> Any:
         if not isinstance(x, Tracer):

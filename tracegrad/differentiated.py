@@ -23,12 +23,15 @@ ArgNames = str | Sequence[str] | None
 class Differentiated:
     """A function seen by a transform: what to trace, and which arguments count."""
 
-    def __init__(self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames,
-                 has_aux: bool) -> None:
+    def __init__(
+        self, f: Callable[..., Any], argnums: ArgNums | None, argnames: ArgNames, has_aux: bool
+    ) -> None:
         if not callable(f):
-            raise ArgumentError(f"a transform needs a function, not {type(f).__name__}",
-                                loc=source.here(),
-                                remedy="Write tg.grad(f)(x), not tg.grad(f(x)).")
+            raise ArgumentError(
+                f"a transform needs a function, not {type(f).__name__}",
+                loc=source.here(),
+                remedy="Write tg.grad(f)(x), not tg.grad(f(x)).",
+            )
         statics: tuple[Any, ...] = ((), ())
         bound: Any = None
         if isinstance(f, BoundCompiled):
@@ -57,8 +60,13 @@ class Differentiated:
 
     def enter(self, args: Any, kwargs: Any) -> nested.Region:
         return nested.enter_region(
-            self.fn, args, kwargs, self.signature, lambda call: self.select(call).leaves,
-            open_trace())
+            self.fn,
+            args,
+            kwargs,
+            self.signature,
+            lambda call: self.select(call).leaves,
+            open_trace(),
+        )
 
 
 class _Made:
@@ -84,14 +92,18 @@ def _made_of(f: Any) -> dict[Hashable, CompiledFunction[..., Any]]:
     return found.table
 
 
-def cached(f: Any, key: Hashable, body: Callable[[], Callable[..., Any]],
-            options: Options) -> CompiledFunction[..., Any]:
+def cached(
+    f: Any, key: Hashable, body: Callable[[], Callable[..., Any]], options: Options
+) -> CompiledFunction[..., Any]:
     table = _made_of(f)
     found = table.get(key)
     if found is None:
         made = body()
-        statics = made.statics if hasattr(made, "__wrapped__") and isinstance(
-            made, Differentiated) else ((), ())
+        statics = (
+            made.statics
+            if hasattr(made, "__wrapped__") and isinstance(made, Differentiated)
+            else ((), ())
+        )
         found = table[key] = CompiledFunction(made, options, *statics)
     return found
 
@@ -118,6 +130,9 @@ def hashable(x: Any) -> Hashable:
     try:
         hash(x)
     except TypeError:
-        raise ArgumentError(f"argnums and argnames cannot be of type {type(x).__name__}",
-                            loc=source.here(), remedy="Give one, or a tuple of them.") from None
+        raise ArgumentError(
+            f"argnums and argnames cannot be of type {type(x).__name__}",
+            loc=source.here(),
+            remedy="Give one, or a tuple of them.",
+        ) from None
     return x if type(x) is int else (type(x), x)

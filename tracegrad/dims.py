@@ -204,13 +204,15 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
         return atom.lo, atom.hi
     lo, hi = bounds(atom.e)
     if isinstance(atom, Mod):
-        return 0, (min(hi, atom.k - 1) if lo is not None and lo >= 0 and hi is not None
-                   else atom.k - 1)
+        return 0, (
+            min(hi, atom.k - 1) if lo is not None and lo >= 0 and hi is not None else atom.k - 1
+        )
     return (None if lo is None else lo // atom.k, None if hi is None else hi // atom.k)
 
 
-def _times(a: tuple[int | None, int | None], b: tuple[int | None, int | None]
-           ) -> tuple[int | None, int | None]:
+def _times(
+    a: tuple[int | None, int | None], b: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
     if None not in a and None not in b:
         ends = [x * y for x in a for y in b]  # type: ignore[operator]
         return min(ends), max(ends)

@@ -97,8 +97,9 @@ def parse(name: str) -> DType:
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise DTypeError(f"unknown dtype {name!r}", remedy=f"Known: {', '.join(_BY_NAME)}.") \
-            from None
+        raise DTypeError(
+            f"unknown dtype {name!r}", remedy=f"Known: {', '.join(_BY_NAME)}."
+        ) from None
 
 
 def parse_spec(name: str) -> DType:
@@ -108,8 +109,9 @@ def parse_spec(name: str) -> DType:
     try:
         return of(np.dtype(name))
     except TypeError:
-        raise DTypeError(f"unknown dtype {name!r}", remedy=f"Known: {', '.join(_BY_SPEC)}.") \
-            from None
+        raise DTypeError(
+            f"unknown dtype {name!r}", remedy=f"Known: {', '.join(_BY_SPEC)}."
+        ) from None
 
 
 _CONVERSIONS = {

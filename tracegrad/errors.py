@@ -179,8 +179,15 @@ class ViewMutationError(TracegradError, RuntimeError):
 
     kind = "view_mutation"
 
-    def __init__(self, message: str, *, direct: bool = True, op_name: str = "",
-                 output_nr: int = 0, **keywords) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        message: str,
+        *,
+        direct: bool = True,
+        op_name: str = "",
+        output_nr: int = 0,
+        **keywords,
+    ) -> None:  # type: ignore[no-untyped-def]
         super().__init__(message, **keywords)
         self.direct = direct
         self.op_name = op_name
@@ -233,9 +240,17 @@ class ToolchainError(TracegradError, RuntimeError):
 
     kind = "toolchain"
 
-    def __init__(self, message: str, *, tool: str = "", flags: tuple[str, ...] = (),
-                 stderr: str = "", source: str = "", line: int | None = None,
-                 **keywords) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        message: str,
+        *,
+        tool: str = "",
+        flags: tuple[str, ...] = (),
+        stderr: str = "",
+        source: str = "",
+        line: int | None = None,
+        **keywords,
+    ) -> None:  # type: ignore[no-untyped-def]
         super().__init__(message, **keywords)
         self.tool = tool
         self.flags = flags

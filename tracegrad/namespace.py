@@ -31,19 +31,46 @@ float32, float64, bool_ = np.float32, np.float64, np.bool_
 complex64, complex128 = np.complex64, np.complex128
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-DTYPES = ("bool_", "complex64", "complex128", "float32", "float64", "int8", "int16", "int32",
-          "int64", "uint8", "uint16", "uint32", "uint64")
-CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "zeros_like",
-            "ones_like", "full_like", "empty_like", "meshgrid")
+DTYPES = (
+    "bool_",
+    "complex64",
+    "complex128",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+)
+CREATION = (
+    "zeros",
+    "ones",
+    "full",
+    "empty",
+    "arange",
+    "linspace",
+    "eye",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "meshgrid",
+)
 BY_SIZES = ("zeros", "ones", "empty")  # PyTorch takes sizes one by one, too
 
 
 def _need_tensor(name: str, xs: Sequence[Any]) -> None:
     if current_trace() is None and not any(isinstance(x, Tracer) for x in xs):
         raise UnsupportedError(
-            f"tg.{name} works on Tensors, or inside a compiled function", kind="no_trace",
+            f"tg.{name} works on Tensors, or inside a compiled function",
+            kind="no_trace",
             loc=source.here(),
-            remedy=f"Use np.{name} on ndarrays, or tg.{name}(tg.asarray(x)).")
+            remedy=f"Use np.{name} on ndarrays, or tg.{name}(tg.asarray(x)).",
+        )
 
 
 def _of_op(op: OpDef) -> Callable[..., Any]:
@@ -66,8 +93,10 @@ def _of_creation(name: str) -> Callable[..., Any]:
         out = inner(*args, **keywords)
         return out.requires_grad_() if requires_grad else out
 
-    function.__doc__ = f"As ``np.{name}``: a Tensor at the prompt, traced inside a compiled " \
+    function.__doc__ = (
+        f"As ``np.{name}``: a Tensor at the prompt, traced inside a compiled "
         "function.  `requires_grad` makes it a leaf (at the prompt)."
+    )
     return function
 
 
@@ -85,14 +114,21 @@ def stack(arrays: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> An
 
 def cat(arrays: Sequence[Any], axis: int = 0, *, dim: int | None = None) -> Any:
     """Arrays joined along an axis they have."""
-    return shapes.concatenate(creation.the_trace(*arrays), list(arrays),
-                              axis if dim is None else dim)
+    return shapes.concatenate(
+        creation.the_trace(*arrays), list(arrays), axis if dim is None else dim
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{op.tg: _of_op(op) for op in REGISTRY if op.tg},
     **{name: _of_creation(name) for name in CREATION},
-    "view_as_real": view_as_real, "view_as_complex": view_as_complex,
-    "stack": stack, "cat": cat, "concatenate": cat, "where": where,
-    "tensor": tensor, "asarray": asarray, "Tensor": Tensor,
+    "view_as_real": view_as_real,
+    "view_as_complex": view_as_complex,
+    "stack": stack,
+    "cat": cat,
+    "concatenate": cat,
+    "where": where,
+    "tensor": tensor,
+    "asarray": asarray,
+    "Tensor": Tensor,
 }

@@ -62,8 +62,9 @@ class Region:
         """Derivatives by differentiated leaf, in the form of each leaf, from those by `wrt`."""
         made = by_leaf(self.outer, self.parts, found, self.bases)
         kinds = [self.traced.signature.leaves[k].kind for k in self.leaves]
-        return [as_kind(x, kind) if x.shape == () else x
-                for x, kind in zip(made, kinds, strict=True)]
+        return [
+            as_kind(x, kind) if x.shape == () else x for x, kind in zip(made, kinds, strict=True)
+        ]
 
     def by_input(self, tangents: Sequence[Tracer]) -> list[Tracer]:
         """Tangents by `wrt` from those by differentiated leaf."""
@@ -78,9 +79,14 @@ class Applied:
     derivatives: tuple[Tracer, ...]
 
 
-def enter_region(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                 signature: Signature, leaves_of: Callable[[CallSignature], Sequence[int]],
-                 outer: Trace) -> Region:
+def enter_region(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    signature: Signature,
+    leaves_of: Callable[[CallSignature], Sequence[int]],
+    outer: Trace,
+) -> Region:
     """Trace `fn` inside `outer`; `leaves_of` names the leaves to differentiate.
 
     The function is differentiated whatever the surrounding gradient mode.  Arguments that it
@@ -92,8 +98,14 @@ def enter_region(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     given = _given(outer, call, signature.key(args, kwargs)[1])
     received: dict[int, Tracer] = {}
     while True:
-        traced = trace_call(fn, call, face=outer.face, tracked=chosen, parent=outer,
-                            shared=Sharing(received=received))
+        traced = trace_call(
+            fn,
+            call,
+            face=outer.face,
+            tracked=chosen,
+            parent=outer,
+            shared=Sharing(received=received),
+        )
         outer.place()
         together = leaves_together(traced, given)
         if together.keys() <= received.keys():
@@ -131,13 +143,23 @@ def _given(outer: Trace, call: CallSignature, leaves: Sequence[Any]) -> dict[int
 def freeze(region: Region) -> Region:
     """The region with operands that later writes in the enclosing trace cannot reach."""
     outer = region.outer
-    return replace(region, operands=tuple(
-        x if x.concrete is not None or x.scalar else outer.apply(copy, (x,))
-        for x in region.operands))
+    return replace(
+        region,
+        operands=tuple(
+            x if x.concrete is not None or x.scalar else outer.apply(copy, (x,))
+            for x in region.operands
+        ),
+    )
 
 
-def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
-          extra: Sequence[Tracer] = (), writes: bool = True) -> Applied:
+def apply(
+    region: Region,
+    kind: str,
+    *,
+    seeds: tuple[int, ...] = (),
+    extra: Sequence[Tracer] = (),
+    writes: bool = True,
+) -> Applied:
     """Emit the transform node; `extra` are its cotangents (vjp) or tangents (jvp).
 
     `writes`: the function's writes reach the enclosing trace's arrays (once, not again when a
@@ -152,18 +174,24 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
     elif kind == "jvp":
         derived = [t for t in outputs if t.dtype.is_inexact]
     elif kind != "call":
-        derived = [TensorType((*t.shape, *graph.inputs[k].type.shape), t.dtype)
-                   for t in outputs if t.dtype.is_inexact for k in region.wrt]
+        derived = [
+            TensorType((*t.shape, *graph.inputs[k].type.shape), t.dtype)
+            for t in outputs
+            if t.dtype.is_inexact
+            for k in region.wrt
+        ]
     else:
         derived = []
     finals = [graph.inputs[k].type for k in region.written]
-    attrs = TransformAttrs(kind, region.wrt if kind != "call" else (), seeds,
-                           (*outputs, *derived, *finals))
-    results = outer.apply_region(transform, [*region.operands, *extra], attrs, (graph,),
-                                 _names(region, kind, len(derived)))
+    attrs = TransformAttrs(
+        kind, region.wrt if kind != "call" else (), seeds, (*outputs, *derived, *finals)
+    )
+    results = outer.apply_region(
+        transform, [*region.operands, *extra], attrs, (graph,), _names(region, kind, len(derived))
+    )
     n, m = len(outputs), len(derived)
     if writes:
-        for k, final in zip(region.written, results[n + m:], strict=True):
+        for k, final in zip(region.written, results[n + m :], strict=True):
             outer.write(region.targets[k], copy, (final,))
     else:
         outer.touched |= {region.targets[k].memory for k in region.written}
@@ -173,9 +201,14 @@ def apply(region: Region, kind: str, *, seeds: tuple[int, ...] = (),
             as_kind(shaped[leaf.index], leaf.kind)
     if writes:
         for p in region.traced.prints:
-            outer.prints.append((p.text, tuple(_shown(shaped, o) for o in p.values),
-                                 {k: _shown(shaped, o) for k, o in p.named}))
-    return Applied(tuple(shaped), tuple(results[n:n + m]))
+            outer.prints.append(
+                (
+                    p.text,
+                    tuple(_shown(shaped, o) for o in p.values),
+                    {k: _shown(shaped, o) for k, o in p.named},
+                )
+            )
+    return Applied(tuple(shaped), tuple(results[n : n + m]))
 
 
 def _shown(outputs: Sequence[Tracer], o: OutLeaf) -> Any:
@@ -199,8 +232,9 @@ def _names(region: Region, kind: str, derived: int) -> list[str]:
 
 def result_of(region: Region, outputs: Sequence[Tracer]) -> Any:
     """The function's result in its own structure."""
-    return region.traced.rebuild([
-        outputs[o.index] if o.index is not None else o.value for o in region.traced.outputs])
+    return region.traced.rebuild(
+        [outputs[o.index] if o.index is not None else o.value for o in region.traced.outputs]
+    )
 
 
 def as_tracer(trace: Trace, x: Any) -> Tracer:
@@ -208,8 +242,11 @@ def as_tracer(trace: Trace, x: Any) -> Tracer:
     if isinstance(x, Tracer):
         return trace.lift(x)
     weak = type(x) is float
-    found = trace.lookup_array(x) if trace.lookup_array is not None and hasattr(x, "ndim") \
-        and x.ndim else None
+    found = (
+        trace.lookup_array(x)
+        if trace.lookup_array is not None and hasattr(x, "ndim") and x.ndim
+        else None
+    )
     if found is not None:
         return trace.lift(found)
     return trace.concrete(x, scalar=weak or not hasattr(x, "ndim") or x.ndim == 0, weak=weak)
@@ -221,4 +258,3 @@ def as_kind(x: Tracer, kind: Kind) -> Tracer:
         x.scalar = True
         x.weak = kind is Kind.WEAK
     return x
-

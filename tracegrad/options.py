@@ -115,8 +115,9 @@ def _bytes(text: str) -> int:
     """``"512MB"`` as a number of bytes; units are powers of 1024."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)i?B?\s*", text)
     if found is None:
-        raise OptionError(f"memory_limit: {text!r} is not a size",
-                          remedy='Write for example "512MB".')
+        raise OptionError(
+            f"memory_limit: {text!r} is not a size", remedy='Write for example "512MB".'
+        )
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 

@@ -1,12 +1,12 @@
 """The ordered passes from a traced graph to something that runs: the compiler's contents page.
 
-    traced      what the user wrote, views and writes included
-    functional  complex as pairs, aliasing resolved     aliasing.pairs, functionalize
-    joint       transforms written out as graphs        autodiff.expand
-    optimized   simplified, grafts dropped              rewrite
-    scheduled   kernels, buffers, launches              schedule
-    source      C text                                  codegen
-    built       a callable                              runtime
+traced      what the user wrote, views and writes included
+functional  complex as pairs, aliasing resolved     aliasing.pairs, functionalize
+joint       transforms written out as graphs        autodiff.expand
+optimized   simplified, grafts dropped              rewrite
+scheduled   kernels, buffers, launches              schedule
+source      C text                                  codegen
+built       a callable                              runtime
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ STAGES = (*GRAPH_STAGES, "scheduled", "source")
 
 def functional(traced: Graph, options: Options) -> Graph:
     """Aliasing resolved; raises ViewMutationError where PyTorch's rules forbid the program."""
-    return functionalize(real_graph(traced), exact_views=options.views == "exact",
-                         share_outputs=not options.copy_outputs)
+    return functionalize(
+        real_graph(traced),
+        exact_views=options.views == "exact",
+        share_outputs=not options.copy_outputs,
+    )
 
 
 def _reach(graph: Graph, attrs: GradientsAttrs, operands: Sequence[Operand]) -> tuple[bool, ...]:
     """Where the gradients of a `gradients` node behind a traced graph arrive."""
     asked = replace(graph, outputs=tuple(operands))
     whole = expand_transforms(functionalize(asked, exact_views=True))
-    return reached_points(whole, attrs, whole.outputs[:len(operands)])
+    return reached_points(whole, attrs, whole.outputs[: len(operands)])
 
 
 set_reach(_reach)
@@ -101,7 +104,8 @@ class Lowering:
         raise MemoryLimitError(
             f"{self.traced.name} needs {min(peaks)} bytes beside its arguments and results, and "
             f"memory_limit is {limit}",
-            remedy=f"The smallest limit that works is memory_limit={min(peaks)}.")
+            remedy=f"The smallest limit that works is memory_limit={min(peaks)}.",
+        )
 
     @cached_property
     def joint(self) -> Graph:

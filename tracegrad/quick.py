@@ -72,8 +72,10 @@ def _leaves(made: Specialisation, method: bool) -> Leaves | None:
         return None
     if all(part.is_leaf() for part in args.children()):
         return _flat
-    if method or any(x.kind is Kind.STATIC and type(x.value) not in _CONSTANTS
-                     for x in made.call_signature.leaves):
+    if method or any(
+        x.kind is Kind.STATIC and type(x.value) not in _CONSTANTS
+        for x in made.call_signature.leaves
+    ):
         return None
 
     def leaves(args: tuple[Any, ...]) -> Any:

@@ -38,10 +38,11 @@ class spec:
             named = isinstance(n, str) and n.isidentifier()
             sized = isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0
             if not (named or sized):
-                raise ValueArgumentError(f"spec: {n!r} is not a size",
-                                         remedy="A size is an int of at least 0, or a name.")
-        object.__setattr__(self, "shape", tuple(n if isinstance(n, str) else int(n)
-                                                for n in sizes))
+                raise ValueArgumentError(
+                    f"spec: {n!r} is not a size",
+                    remedy="A size is an int of at least 0, or a name.",
+                )
+        object.__setattr__(self, "shape", tuple(n if isinstance(n, str) else int(n) for n in sizes))
         object.__setattr__(self, "dtype", dtypes.of(self.dtype).np)
 
     @classmethod
@@ -76,8 +77,10 @@ class spec:
         named = [n for n in self.shape if isinstance(n, str)]
         if named:
             raise ValueArgumentError(
-                f"size {named[0]!r} of {self} is not a number", kind="symbolic_size",
-                remedy="Give sizes as numbers; artifacts for all sizes come in a later version.")
+                f"size {named[0]!r} of {self} is not a number",
+                kind="symbolic_size",
+                remedy="Give sizes as numbers; artifacts for all sizes come in a later version.",
+            )
         shape: Sequence[Any] = self.shape
         value: Any
         if self.dtype.kind == "f":

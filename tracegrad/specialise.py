@@ -39,8 +39,13 @@ _ACCEPTS = {Kind.ARRAY: Accept.ARRAY, Kind.SCALAR: Accept.SCALAR, Kind.WEAK: Acc
 class Specialisation:
     """A function compiled for one signature.  Calling is safe from several threads."""
 
-    def __init__(self, fn: Callable[..., Any], call: CallSignature, options: Options,
-                 leaves: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        call: CallSignature,
+        options: Options,
+        leaves: Sequence[Any] | None = None,
+    ) -> None:
         """`leaves` are those of the call that asks, looked at for memory that they share (None:
         every argument has memory of its own)."""
         self.call_signature = call
@@ -51,8 +56,9 @@ class Specialisation:
         face = Tensor if torch else Array
         shared = APART
         for _ in range(_ROUNDS):
-            self.traced: Traced = trace_call(fn, call, face=face, options=options,
-                                             grad=is_tracking(), shared=shared)
+            self.traced: Traced = trace_call(
+                fn, call, face=face, options=options, grad=is_tracking(), shared=shared
+            )
             self.lowering = Lowering(self.traced.graph, options, self._returned)
             self.__dict__.pop("report", None)
             self.__dict__.pop("_written", None)
@@ -84,9 +90,14 @@ class Specialisation:
     def _pattern(self, arrays: Sequence[Any]) -> tuple[Group, ...]:
         """The alias pattern of a call, as far as it concerns what this program writes."""
         try:
-            return find_groups(arrays, self._written, [
-                *(leaf.name for leaf in self.call_signature.leaves),
-                *(str(a.path) for a in self.traced.outside.arrays)])
+            return find_groups(
+                arrays,
+                self._written,
+                [
+                    *(leaf.name for leaf in self.call_signature.leaves),
+                    *(str(a.path) for a in self.traced.outside.arrays),
+                ],
+            )
         except TracegradError as e:
             raise e.at(source.here()) from None
 
@@ -104,8 +115,11 @@ class Specialisation:
         if self.options.copy_outputs or not self.options.write_back:
             return {}
         arrays = self._array_outputs
-        return {a.output: a for a in self.report.aliases
-                if a.output in arrays and self._is_array(a.input)}
+        return {
+            a.output: a
+            for a in self.report.aliases
+            if a.output in arrays and self._is_array(a.input)
+        }
 
     @cached_property
     def shared(self) -> dict[int, SharedOutput]:
@@ -117,15 +131,18 @@ class Specialisation:
 
     @cached_property
     def _array_outputs(self) -> frozenset[int]:
-        return frozenset(o.index for o in self.traced.outputs
-                         if o.index is not None and o.kind is Kind.ARRAY)
+        return frozenset(
+            o.index for o in self.traced.outputs if o.index is not None and o.kind is Kind.ARRAY
+        )
 
     @cached_property
     def computed(self) -> tuple[int, ...]:
         """Graph outputs that the program computes: results, then what several of them view."""
         rebuilt = self.aliases.keys() | self.shared.keys()
-        return (*(k for k in range(self.report.results) if k not in rebuilt),
-                *sorted({s.base for s in self.shared.values()}))
+        return (
+            *(k for k in range(self.report.results) if k not in rebuilt),
+            *sorted({s.base for s in self.shared.values()}),
+        )
 
     def _is_array(self, k: int) -> bool:
         leaf = self.traced.inputs[k].leaf
@@ -139,8 +156,14 @@ class Specialisation:
         write_backs = []
         # Transforms were written out since, and left the outputs as they were.
         outputs = [graph.outputs[k] for k in keep]
-        names = [getattr(graph.outputs[k] if k >= report.results
-                         else self.traced.graph.outputs[k], "hint", "value") for k in keep]
+        names = [
+            getattr(
+                graph.outputs[k] if k >= report.results else self.traced.graph.outputs[k],
+                "hint",
+                "value",
+            )
+            for k in keep
+        ]
         if self.options.write_back:
             for w in report.write_backs:
                 write_backs.append(WriteBack(w.input, len(outputs)))
@@ -156,9 +179,16 @@ class Specialisation:
         """Whether a call only checks guards, passes its arrays on and returns what comes out."""
         # The launcher keeps apart what the program writes itself, and nothing else.
         apart = not self._written or (
-            self.options.write_back and not self._late and not self.traced.touched)
-        return apart and not (self.on_tensors or self.aliases or self.shared or self._has_complex
-                              or self.traced.prints or self.traced.groups)
+            self.options.write_back and not self._late and not self.traced.touched
+        )
+        return apart and not (
+            self.on_tensors
+            or self.aliases
+            or self.shared
+            or self._has_complex
+            or self.traced.prints
+            or self.traced.groups
+        )
 
     @cached_property
     def _has_complex(self) -> bool:
@@ -172,8 +202,9 @@ class Specialisation:
         outputs, tree = self.traced.outputs, self.traced.out_tree
         if any(o.index != k for k, o in enumerate(outputs)) or self._late:
             return False
-        return tree.is_leaf() or (tree.type is tuple and len(outputs) != 1 and all(
-            c.is_leaf() for c in tree.children()))
+        return tree.is_leaf() or (
+            tree.type is tuple and len(outputs) != 1 and all(c.is_leaf() for c in tree.children())
+        )
 
     @cached_property
     def _late(self) -> list[tuple[int, Slot]]:
@@ -181,8 +212,11 @@ class Specialisation:
         alias = self.lowering.returned.alias
         assert alias is not None
         slots = self.lowering.plan.outputs
-        return [(w.input, slots[w.output]) for w in alias.write_backs
-                if slots[w.output].place is Place.OUTPUT]
+        return [
+            (w.input, slots[w.output])
+            for w in alias.write_backs
+            if slots[w.output].place is Place.OUTPUT
+        ]
 
     @cached_property
     def launch(self) -> Callable[..., Any]:
@@ -211,8 +245,7 @@ class Specialisation:
     def _results(self) -> list[tuple[OutLeaf, int]]:
         """Results that the program computes, with their place among its graph's outputs."""
         at = {k: n for n, k in enumerate(self.computed)}
-        printed = [o for p in self.traced.prints
-                   for o in (*p.values, *(o for _, o in p.named))]
+        printed = [o for p in self.traced.prints for o in (*p.values, *(o for _, o in p.named))]
         printed += [g.out for g in self.traced.grads if g.out is not None]
         return [(o, at[o.index]) for o in (*self.traced.outputs, *printed) if o.index in at]
 
@@ -220,8 +253,10 @@ class Specialisation:
         """The result for these leaves; NotImplemented when a guard, or the memory that they
         share, asks for a new trace."""
         captured = self.traced.outside.enter(leaves)
-        if captured is None or (self._written and self._pattern(
-                [*map(_memory, leaves), *captured]) != self.traced.groups):
+        if captured is None or (
+            self._written
+            and self._pattern([*map(_memory, leaves), *captured]) != self.traced.groups
+        ):
             return NotImplemented
         return self.run(leaves, captured)
 
@@ -255,8 +290,10 @@ class Specialisation:
         """
         arrays = [self.input_of(s, given) for s in self.traced.inputs]
         if self._has_complex:
-            arrays = [_view(_PARTS, np.asarray(x)) if v.dtype.is_complex else x
-                      for x, v in zip(arrays, self.traced.graph.inputs, strict=True)]
+            arrays = [
+                _view(_PARTS, np.asarray(x)) if v.dtype.is_complex else x
+                for x, v in zip(arrays, self.traced.graph.inputs, strict=True)
+            ]
         try:
             out = self.lowering.executable(*arrays)
         except TracegradError as e:
@@ -274,8 +311,9 @@ class Specialisation:
         """What a program's input is, from the leaves and captured arrays of the call."""
         if s.group is not None:
             return self.traced.groups[s.group].base(given)
-        return given[s.leaf if s.leaf is not None
-                     else len(self.call_signature.leaves) + (s.array or 0)]
+        return given[
+            s.leaf if s.leaf is not None else len(self.call_signature.leaves) + (s.array or 0)
+        ]
 
     def values_of(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> dict[int, Any]:
         """The value of each graph output that is a result."""
@@ -284,8 +322,7 @@ class Specialisation:
 
         def whole(k: int) -> np.ndarray:
             slot = slots[k]
-            return np.asarray(out[slot.index] if slot.place is Place.OUTPUT
-                              else arrays[slot.index])
+            return np.asarray(out[slot.index] if slot.place is Place.OUTPUT else arrays[slot.index])
 
         for o, k in self._results():
             values[o.index or 0] = restore(_typed(outputs[o.index or 0], whole(k)), o.kind)

@@ -61,8 +61,12 @@ def recurrence(reverse: bool = False) -> LoopProgram:
             y[i + 1] = np.sin(y[i]) * y[i + 1] * c
         return np.sum(y * y), y
 
-    return LoopProgram(f"recurrence{'_back' if reverse else ''}", graph, reference,
-                       (np.linspace(0.5, 1.5, N), np.array(1.1)))
+    return LoopProgram(
+        f"recurrence{'_back' if reverse else ''}",
+        graph,
+        reference,
+        (np.linspace(0.5, 1.5, N), np.array(1.1)),
+    )
 
 
 def accumulate() -> LoopProgram:
@@ -86,8 +90,7 @@ def accumulate() -> LoopProgram:
             squares.append(s * s)
         return s + np.sum(squares), np.array(squares)
 
-    return LoopProgram("accumulate", graph, reference,
-                       (np.linspace(-1, 2, N), np.array(0.3)))
+    return LoopProgram("accumulate", graph, reference, (np.linspace(-1, 2, N), np.array(0.3)))
 
 
 def moving() -> LoopProgram:
@@ -100,8 +103,9 @@ def moving() -> LoopProgram:
     rows = b.input(TensorType((N, 3), F64), "rows")
     h0, w0 = b.input(vector(3), "h0"), b.input(vector(3), "w")
     last, sums = emit_loop(b, region, "i", N, carries=[h0], consts=[w0], xs=[rows])
-    graph = b.finish([add(b, sum_(b, last, axes=(0,)), sum_(b, mul(b, sums, sums), axes=(0,))),
-                      last, sums])
+    graph = b.finish(
+        [add(b, sum_(b, last, axes=(0,)), sum_(b, mul(b, sums, sums), axes=(0,))), last, sums]
+    )
 
     def reference(rows, h, w):
         sums = []
@@ -111,8 +115,12 @@ def moving() -> LoopProgram:
         return np.sum(h) + np.sum(np.array(sums) ** 2), h, np.array(sums)
 
     rng = np.random.default_rng(3)
-    return LoopProgram("moving", graph, reference, (
-        rng.standard_normal((N, 3)), rng.standard_normal(3), rng.standard_normal(3)))
+    return LoopProgram(
+        "moving",
+        graph,
+        reference,
+        (rng.standard_normal((N, 3)), rng.standard_normal(3), rng.standard_normal(3)),
+    )
 
 
 def swap() -> LoopProgram:
@@ -130,8 +138,9 @@ def swap() -> LoopProgram:
             a, b = np.cos(b) - a, a
         return np.sum(a * b), a, b
 
-    return LoopProgram("swap", graph, reference,
-                       (np.array([0.1, 0.5, 0.9]), np.array([0.3, -0.2, 0.4])))
+    return LoopProgram(
+        "swap", graph, reference, (np.array([0.1, 0.5, 0.9]), np.array([0.3, -0.2, 0.4]))
+    )
 
 
 def nested() -> LoopProgram:
@@ -155,8 +164,9 @@ def nested() -> LoopProgram:
     b = GraphBuilder("seidel")
     x = b.input(TensorType(shape, F64), "x")
     out, sums = emit_loop(b, outer, "i", n - 1, carries=[x])
-    graph = b.finish([add(b, sum_(b, mul(b, out, out), axes=(0, 1)), sum_(b, sums, axes=(0,))),
-                      out, sums])
+    graph = b.finish(
+        [add(b, sum_(b, mul(b, out, out), axes=(0, 1)), sum_(b, sums, axes=(0,))), out, sums]
+    )
 
     def reference(x):
         a, sums = x.copy(), []
@@ -166,8 +176,9 @@ def nested() -> LoopProgram:
             sums.append(np.sum(a[i]))
         return np.sum(a * a) + np.sum(sums), a, np.array(sums)
 
-    return LoopProgram("seidel", graph, reference,
-                       (np.random.default_rng(5).uniform(0.5, 1.5, shape),))
+    return LoopProgram(
+        "seidel", graph, reference, (np.random.default_rng(5).uniform(0.5, 1.5, shape),)
+    )
 
 
 def no_trips() -> LoopProgram:
@@ -178,9 +189,17 @@ def no_trips() -> LoopProgram:
     x = b.input(vector(3), "x")
     out, stack = emit_loop(b, region, "i", 0, carries=[x])
     graph = b.finish([sum_(b, out, axes=(0,)), stack])
-    return LoopProgram("no_trips", graph, lambda x: (np.sum(x), np.zeros((0, 3))),
-                       (np.array([1.0, 2.0, 3.0]),))
+    return LoopProgram(
+        "no_trips", graph, lambda x: (np.sum(x), np.zeros((0, 3))), (np.array([1.0, 2.0, 3.0]),)
+    )
 
 
-PROGRAMS = (recurrence(), recurrence(reverse=True), accumulate(), moving(), swap(), nested(),
-            no_trips())
+PROGRAMS = (
+    recurrence(),
+    recurrence(reverse=True),
+    accumulate(),
+    moving(),
+    swap(),
+    nested(),
+    no_trips(),
+)

@@ -53,7 +53,7 @@ def test_gradient_by_differences(p):
     joint = gradient(p)
     verify(joint)
     ds, h = directions(p), 1e-6
-    grads = evaluate(joint, p.inputs)[len(p.graph.outputs):]
+    grads = evaluate(joint, p.inputs)[len(p.graph.outputs) :]
     got = sum(np.sum(g * d) for g, d in zip(grads, ds, strict=True))
     want = (p.reference(*moved(p, ds, h))[0] - p.reference(*moved(p, ds, -h))[0]) / (2 * h)
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8)
@@ -68,7 +68,8 @@ def test_forward_mode_agrees_with_reverse(p):
     dot = evaluate(forward, [*p.inputs, *ds])[n]
     grads = evaluate(gradient(p), p.inputs)[n:]
     np.testing.assert_allclose(
-        dot, sum(np.sum(g * d) for g, d in zip(grads, ds, strict=True)), rtol=1e-12)
+        dot, sum(np.sum(g * d) for g, d in zip(grads, ds, strict=True)), rtol=1e-12
+    )
 
 
 @programs
@@ -79,7 +80,7 @@ def test_second_order(p):
     twice = vjp_graph(joint, list(range(len(p.inputs))), seeds=seeds)
     verify(twice)
     ds, h = directions(p, 1), 1e-5
-    found = evaluate(twice, p.inputs)[len(joint.outputs):]
+    found = evaluate(twice, p.inputs)[len(joint.outputs) :]
     got = sum(np.sum(g * d) for g, d in zip(found, ds, strict=True))
 
     def first(xs):
@@ -114,6 +115,5 @@ def test_text_simplified_interpreted_and_compiled(p, what):
     compiled = load(plan.program, render(plan.program, shim=True, embed_all=False), Options())
     out = compiled(*inputs)
     for slot, ref in zip(plan.outputs, want, strict=True):
-        np.testing.assert_allclose(flat[slot.index].reshape(ref.shape), ref, rtol=1e-12,
-                                   atol=1e-14)
+        np.testing.assert_allclose(flat[slot.index].reshape(ref.shape), ref, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(out[slot.index], ref, rtol=1e-12, atol=1e-14)

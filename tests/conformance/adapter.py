@@ -92,14 +92,18 @@ class Adapter:
         else:
             run = tg.compile(objective, **self.options)
             (_, outs), grads = run(*roots), ()
-        return Result([np.asarray(o) for o in outs],
-                      {positions[k]: g for k, g in zip(diff, grads, strict=True)},
-                      dict(zip(positions, roots, strict=True)))
+        return Result(
+            [np.asarray(o) for o in outs],
+            {positions[k]: g for k, g in zip(diff, grads, strict=True)},
+            dict(zip(positions, roots, strict=True)),
+        )
 
     def run_eager(self, case):
         diff = case.diff_positions()
-        roots = {p: tg.tensor(self.make_value(case.inputs[p], p), requires_grad=p in diff)
-                 for p in case.roots()}
+        roots = {
+            p: tg.tensor(self.make_value(case.inputs[p], p), requires_grad=p in diff)
+            for p in case.roots()
+        }
         outs = as_list(case.fn(Eager(), *case.args_from_roots(roots)))
         return Result([to_numpy(o) for o in outs], {}, {})
 
@@ -127,8 +131,9 @@ class Prompt(Adapter):
         grads = {}
         if leaves and isinstance(total, tg.Tensor) and total.requires_grad:
             found = tg.autograd.grad(total, list(leaves.values()), allow_unused=True)
-            grads = {p: None if g is None else to_numpy(g)
-                     for p, g in zip(leaves, found, strict=True)}
+            grads = {
+                p: None if g is None else to_numpy(g) for p, g in zip(leaves, found, strict=True)
+            }
         return Result([to_numpy(o) for o in outs], grads, finals)
 
 

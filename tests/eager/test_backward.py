@@ -24,7 +24,7 @@ def refused(kind: str, action) -> TracegradError:
 
 
 def test_gradients_accumulate_in_place() -> None:
-    x = leaf([1., 2., 3.])
+    x = leaf([1.0, 2.0, 3.0])
     (x * x).sum().backward()
     held = x.grad
     (x * 3.0).sum().backward()
@@ -33,23 +33,23 @@ def test_gradients_accumulate_in_place() -> None:
 
 
 def test_gradient_argument_and_shapes() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     y = x * 2.0
     refused("gradient_shape", y.backward)
     with pytest.raises(ShapeError):
         y.backward(tg.ones((3,)))
-    y.backward(tg.tensor([1., 10.]))
+    y.backward(tg.tensor([1.0, 10.0]))
     assert x.grad.tolist() == [2, 20]
 
 
 def test_broadcast_operands_get_a_summed_gradient() -> None:
-    x, s = leaf(np.ones((2, 3))), leaf([1., 2., 3.])
+    x, s = leaf(np.ones((2, 3))), leaf([1.0, 2.0, 3.0])
     (x * s + s.sum()).sum().backward()
     assert s.grad.tolist() == [8, 8, 8] and x.grad.tolist() == [[1, 2, 3]] * 2
 
 
 def test_inputs_limit_what_accumulates() -> None:
-    x, w = leaf([1., 2.]), leaf([3., 4.])
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     y = x * w
     y.sum().backward(inputs=[w])
     assert x.grad is None and w.grad.tolist() == [1, 2]
@@ -59,7 +59,7 @@ def test_inputs_limit_what_accumulates() -> None:
 
 
 def test_second_backward_needs_the_graph_kept() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     y = (x * x).sum()
     y.backward(retain_graph=True)
     y.backward()
@@ -77,7 +77,7 @@ def test_backward_of_an_untracked_tensor() -> None:
 
 def test_create_graph_makes_grad_differentiable() -> None:
     x = leaf(2.0)
-    (x ** 3).backward(create_graph=True)
+    (x**3).backward(create_graph=True)
     assert x.grad.requires_grad
     g = x.grad
     x.grad = None
@@ -86,13 +86,13 @@ def test_create_graph_makes_grad_differentiable() -> None:
 
 
 def test_autograd_grad() -> None:
-    x, w = leaf([1., 2.]), leaf([3., 4.])
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     y = x * x
     gy, gx = tg.autograd.grad((y * w).sum(), (y, x), retain_graph=True)
     assert gy.tolist() == [3, 4] and gx.tolist() == [6, 16] and x.grad is None
     a, b = tg.autograd.grad([y, y * 2.0], [x, x], [tg.ones((2,)), tg.ones((2,))])
     assert a.tolist() == b.tolist() == [6, 12]
-    unused = leaf([1.])
+    unused = leaf([1.0])
     refused("unused_input", lambda: tg.autograd.grad((x * w).sum(), [unused]))
     assert tg.autograd.grad((x * w).sum(), [unused], allow_unused=True) == (None,)
     (zero,) = tg.autograd.grad((x * w).sum(), [unused], materialize_grads=True)
@@ -100,7 +100,7 @@ def test_autograd_grad() -> None:
 
 
 def test_only_nodes_on_the_way_run() -> None:
-    x, w = leaf([1., 2.]), leaf([3., 4.])
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     y, log = x * 1.0, []
     y.register_hook(lambda g: log.append(1))
     tg.autograd.grad((y * w).sum(), w)
@@ -114,8 +114,8 @@ def test_piecewise_constant_functions_have_a_zero_gradient() -> None:
 
 
 def test_float32_gradients_keep_their_dtype() -> None:
-    x = tg.tensor([1., 2.], dtype=np.float32, requires_grad=True)
-    w = leaf([3., 4.])
+    x = tg.tensor([1.0, 2.0], dtype=np.float32, requires_grad=True)
+    w = leaf([3.0, 4.0])
     (x * w).sum().backward()
     assert x.grad.dtype == np.float32 and w.grad.dtype == np.float64
 
@@ -124,7 +124,7 @@ def test_float32_gradients_keep_their_dtype() -> None:
 
 
 def test_order_new_before_old_and_retained_last() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     y, log = x * 1.0, []
     y.register_hook(lambda g: log.append(("old", g.tolist())))
     y.mul_(2.0)
@@ -135,7 +135,7 @@ def test_order_new_before_old_and_retained_last() -> None:
 
 
 def test_leaf_hook_then_accumulation_then_post_hook() -> None:
-    x, log = leaf([1., 2.]), []
+    x, log = leaf([1.0, 2.0]), []
     x.register_hook(lambda g: g * 10.0)
     handle = x.register_post_accumulate_grad_hook(lambda t: log.append(t.grad.tolist()))
     x.sum().backward()
@@ -146,7 +146,7 @@ def test_leaf_hook_then_accumulation_then_post_hook() -> None:
 
 
 def test_the_engine_sums_a_version_before_its_hooks() -> None:
-    x = leaf([1.])
+    x = leaf([1.0])
     y, log = x * 1.0, []
     y.register_hook(lambda g: log.append(g.tolist()))
     (y * 2.0 + y * 3.0 + y.exp() * 0.0).sum().backward()
@@ -154,7 +154,7 @@ def test_the_engine_sums_a_version_before_its_hooks() -> None:
 
 
 def test_retain_grad_is_idempotent_and_nothing_on_leaves() -> None:
-    x = leaf([1.])
+    x = leaf([1.0])
     x.retain_grad()
     y = x * 2.0
     y.retain_grad()
@@ -165,7 +165,7 @@ def test_retain_grad_is_idempotent_and_nothing_on_leaves() -> None:
 
 
 def test_refused_hooks() -> None:
-    x = leaf([1.])
+    x = leaf([1.0])
     y = x * 1.0
     plain = tg.ones((1,))
     refused("hook_no_grad", lambda: plain.register_hook(print))
@@ -177,7 +177,7 @@ def test_refused_hooks() -> None:
 
 
 def test_a_gradient_given_to_a_hook_is_not_written() -> None:
-    y = leaf([1., 2.]) * 1.0
+    y = leaf([1.0, 2.0]) * 1.0
     y.register_hook(lambda g: g.mul_(2.0))
     with pytest.raises(TracegradError, match="read-only"):
         y.sum().backward()
@@ -186,13 +186,17 @@ def test_a_gradient_given_to_a_hook_is_not_written() -> None:
 # ------------------------------------------------------------------------------ kept values
 
 
-@pytest.mark.parametrize("write", [
-    lambda y: y[2].mul_(2.0),                       # disjoint elements
-    lambda y: y[1:1].add_(1.0),                     # nothing
-    lambda y: y.detach().add_(1.0),
-    lambda y: _no_grad(lambda: y.add_(0.0))])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y[2].mul_(2.0),  # disjoint elements
+        lambda y: y[1:1].add_(1.0),  # nothing
+        lambda y: y.detach().add_(1.0),
+        lambda y: _no_grad(lambda: y.add_(0.0)),
+    ],
+)
 def test_a_version_that_moved_is_noticed(write) -> None:
-    y = leaf([1., 2., 3.]) * 1.0
+    y = leaf([1.0, 2.0, 3.0]) * 1.0
     z = y[0] * y[1]
     write(y)
     error = refused("saved_modified", lambda: z.backward())
@@ -206,19 +210,27 @@ def _no_grad(action) -> None:
 
 
 def test_numpy_aliases_and_data_are_not_noticed() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     y = x * 1.0
     z = y.sin()
     y.detach().numpy()[:] = 5.0
     y.data.mul_(2.0)
     z.sum().backward()
-    np.testing.assert_allclose(x.grad.numpy(), np.cos([10., 10.]))
+    np.testing.assert_allclose(x.grad.numpy(), np.cos([10.0, 10.0]))
 
 
-@pytest.mark.parametrize("program", [
-    lambda y: (y + 1.0, y.zero_())[0], lambda y: (y * 2.0, y.zero_())[0],
-    lambda y: (y - y, y.zero_())[0], lambda y: y.sin_().exp_(), lambda y: y.mul_(y.clone()),
-    lambda y: y.clamp_(0.0, 1.5).tanh_(), lambda y: y.pow_(2.0).sqrt_()])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda y: (y + 1.0, y.zero_())[0],
+        lambda y: (y * 2.0, y.zero_())[0],
+        lambda y: (y - y, y.zero_())[0],
+        lambda y: y.sin_().exp_(),
+        lambda y: y.mul_(y.clone()),
+        lambda y: y.clamp_(0.0, 1.5).tanh_(),
+        lambda y: y.pow_(2.0).sqrt_(),
+    ],
+)
 def test_what_keeps_nothing_or_a_copy_may_be_overwritten(program) -> None:
     x = leaf([0.5, 1.2])
     z = program(x * 1.0)
@@ -233,18 +245,19 @@ def test_what_keeps_nothing_or_a_copy_may_be_overwritten(program) -> None:
         assert abs((ends[0] - ends[1]) / (2 * h) - x.grad.tolist()[k]) < 1e-6
 
 
-@pytest.mark.parametrize("program", [
-    lambda y: y.mul_(y), lambda y: y.div_(y), lambda y: y.exp_().sin_()])
+@pytest.mark.parametrize(
+    "program", [lambda y: y.mul_(y), lambda y: y.div_(y), lambda y: y.exp_().sin_()]
+)
 def test_what_pytorch_keeps_by_reference_is_refused(program) -> None:
     z = program(leaf([0.5, 1.2]) * 1.0)
     refused("saved_modified", lambda: z.sum().backward())
 
 
 def test_element_assignment_of_a_scaled_element_and_of_a_product() -> None:
-    y = leaf([1., 2.]) * 1.0
+    y = leaf([1.0, 2.0]) * 1.0
     y[0] = y[0] * 2.0
     y.sum().backward()
-    y = leaf([1., 2.]) * 1.0
+    y = leaf([1.0, 2.0]) * 1.0
     y[0] = y[0] * y[0]
     refused("saved_modified", lambda: y.sum().backward())
 
@@ -253,7 +266,7 @@ def test_element_assignment_of_a_scaled_element_and_of_a_product() -> None:
 
 
 def test_inference_tensors() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     with tg.inference_mode():
         assert tg.is_inference_mode_enabled() and not tg.is_grad_enabled()
         c = x * 2.0
@@ -272,7 +285,7 @@ def test_inference_tensors() -> None:
 
 
 def test_a_leaf_scalar_of_inference_mode_is_refused_too() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     with tg.inference_mode():
         c = x.sum()
     refused("inference_tensor_saved", lambda: c * x)

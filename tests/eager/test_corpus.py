@@ -25,7 +25,8 @@ def test_eager_case(case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         status, message = corpus.check.check(
-            corpus.adapter, case, corpus.EXPECTED[case.name], strict=True)
+            corpus.adapter, case, corpus.EXPECTED[case.name], strict=True
+        )
     assert status == "pass", message
 
 
@@ -35,5 +36,6 @@ def test_what_pytorch_refuses_because_memory_was_overwritten_is_refused() -> Non
     assert len(saved) >= 8
     for case in saved:
         status, message = corpus.check.check(
-            corpus.adapter.prompt, case, corpus.EXPECTED[case.name], strict=True)
+            corpus.adapter.prompt, case, corpus.EXPECTED[case.name], strict=True
+        )
         assert status == "pass", f"{case.name}: {message}"

@@ -42,7 +42,7 @@ def test_strided_memory_is_shared_as_it_is() -> None:
 def test_reading() -> None:
     x = leaf([1.5])
     assert x.item() == 1.5 and float(x.sum()) == 1.5 and bool(x > 1) and len(x) == 1
-    assert [float(e) for e in leaf([1., 2.])] == [1, 2] and leaf([1., 2.]).tolist() == [1, 2]
+    assert [float(e) for e in leaf([1.0, 2.0])] == [1, 2] and leaf([1.0, 2.0]).tolist() == [1, 2]
     for read in (x.numpy, lambda: np.asarray(x)):
         with pytest.raises(RuntimeError) as e:
             read()
@@ -67,7 +67,7 @@ def test_creation_functions_make_tensors() -> None:
     assert tg.arange(3).tolist() == [0, 1, 2] and tg.full((2,), 7.0).tolist() == [7, 7]
     assert tg.zeros_like(tg.ones((2,))).tolist() == [0, 0]
     assert tg.eye(2).tolist() == [[1, 0], [0, 1]]
-    assert tg.linspace(0.0, 1.0, 3).tolist() == [0, .5, 1]
+    assert tg.linspace(0.0, 1.0, 3).tolist() == [0, 0.5, 1]
 
 
 def test_functions_take_tensors_in_every_spelling() -> None:
@@ -93,15 +93,14 @@ def test_linear_algebra_reductions_and_gathers() -> None:
             ends = []
             for h in (1e-6, -1e-6):
                 value[at] += h
-                p, q = (value, other.detach().numpy())[::1 if leaf_ is a else -1]
-                ends.append(np.max(p @ q, 1).sum() + np.prod(p[[0, 2, 0]]) * 1e-2
-                            + q.std(ddof=1))
+                p, q = (value, other.detach().numpy())[:: 1 if leaf_ is a else -1]
+                ends.append(np.max(p @ q, 1).sum() + np.prod(p[[0, 2, 0]]) * 1e-2 + q.std(ddof=1))
                 value[at] -= h
             assert abs((ends[0] - ends[1]) / 2e-6 - leaf_.grad.numpy()[at]) < 1e-6
 
 
 def test_boolean_masks_select() -> None:
-    x = leaf([1., -2., 3.])
+    x = leaf([1.0, -2.0, 3.0])
     x[x > 0].sum().backward()
     assert x.grad.tolist() == [1, 0, 1]
     y = x * 1.0
@@ -112,7 +111,7 @@ def test_boolean_masks_select() -> None:
 
 
 def test_repeated_indices_give_a_gradient_to_the_stored_value_only() -> None:
-    w = leaf([10., 20., 30.])
+    w = leaf([10.0, 20.0, 30.0])
     y = tg.zeros((3,))
     y[np.array([0, 1, 0])] = w
     y.sum().backward()
@@ -120,7 +119,7 @@ def test_repeated_indices_give_a_gradient_to_the_stored_value_only() -> None:
 
 
 def test_copies_and_pickles() -> None:
-    x = leaf([1., 2.])
+    x = leaf([1.0, 2.0])
     y = pickle.loads(pickle.dumps(x))
     assert y.requires_grad and y.is_leaf and y.tolist() == [1, 2]
     z = copy.deepcopy(x)
@@ -138,14 +137,14 @@ def test_custom_function_at_the_prompt() -> None:
 
         @staticmethod
         def backward(ctx, g):
-            x, = ctx.saved_tensors
+            (x,) = ctx.saved_tensors
             return 3.0 * x * x * g
 
     x = leaf([2.0])
     y = Cube.apply(x)
     assert y.grad_fn.name() == "CubeBackward" and y.tolist() == [8]
-    g, = tg.autograd.grad(y.sum(), x, create_graph=True)
-    h, = tg.autograd.grad(g.sum(), x)
+    (g,) = tg.autograd.grad(y.sum(), x, create_graph=True)
+    (h,) = tg.autograd.grad(g.sum(), x)
     assert g.tolist() == [12] and h.tolist() == [12]
     assert Cube.apply(tg.tensor([2.0])).grad_fn is None
 

@@ -46,7 +46,7 @@ RESTRICTED = ["no_grad", "inference", "multi_output", "custom_function"]
 
 
 def leaf(shape=(2, 3)):
-    return tg.tensor(np.arange(1.0, 7.0)[:int(np.prod(shape))].reshape(shape), requires_grad=True)
+    return tg.tensor(np.arange(1.0, 7.0)[: int(np.prod(shape))].reshape(shape), requires_grad=True)
 
 
 def write(what: str, b, v, mode: str, by=2.0) -> None:
@@ -80,9 +80,17 @@ def test_tracked_base_direct_write_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", RESTRICTED)
-@pytest.mark.parametrize("what, mode", [
-    ("view", "no_grad"), ("view", "inference"), ("base", "grad"), ("sibling", "grad"),
-    ("base", "no_grad"), ("sibling", "inference")])
+@pytest.mark.parametrize(
+    "what, mode",
+    [
+        ("view", "no_grad"),
+        ("view", "inference"),
+        ("base", "grad"),
+        ("sibling", "grad"),
+        ("base", "no_grad"),
+        ("sibling", "inference"),
+    ],
+)
 def test_tracked_base_other_writes_poison(kind: str, what: str, mode: str) -> None:
     x = leaf()
     b = x * 1.0
@@ -102,14 +110,18 @@ def test_tracked_base_other_writes_poison(kind: str, what: str, mode: str) -> No
     assert x.grad is not None
 
 
-@pytest.mark.parametrize("what, mode, at_view, total", [
-    ("view", "grad", 2.0, [[2, 2, 1], [2, 2, 1]]),
-    ("view", "no_grad", 1.0, [[1, 1, 1], [1, 1, 1]]),
-    ("view", "inference", 1.0, [[1, 1, 1], [1, 1, 1]]),
-    ("base", "grad", 2.0, [[2, 2, 2], [2, 2, 2]]),
-    ("sibling", "grad", 1.0, [[1, 2, 2], [1, 2, 2]]),
-    ("base", "no_grad", 1.0, [[1, 1, 1], [1, 1, 1]]),
-    ("sibling", "inference", 1.0, [[1, 1, 1], [1, 1, 1]])])
+@pytest.mark.parametrize(
+    "what, mode, at_view, total",
+    [
+        ("view", "grad", 2.0, [[2, 2, 1], [2, 2, 1]]),
+        ("view", "no_grad", 1.0, [[1, 1, 1], [1, 1, 1]]),
+        ("view", "inference", 1.0, [[1, 1, 1], [1, 1, 1]]),
+        ("base", "grad", 2.0, [[2, 2, 2], [2, 2, 2]]),
+        ("sibling", "grad", 1.0, [[1, 2, 2], [1, 2, 2]]),
+        ("base", "no_grad", 1.0, [[1, 1, 1], [1, 1, 1]]),
+        ("sibling", "inference", 1.0, [[1, 1, 1], [1, 1, 1]]),
+    ],
+)
 def test_tracked_base_slice_follows(what, mode, at_view, total) -> None:
     x = leaf()
     b = x * 1.0
@@ -182,9 +194,14 @@ def test_untracked_base_detached_view_is_a_family_of_its_own() -> None:
 # ------------------------------------------------------------------ 6c: the base is a leaf
 
 
-@pytest.mark.parametrize("what, kind", [
-    ("view", "view_of_leaf_inplace"), ("base", "leaf_inplace"),
-    ("sibling", "view_of_leaf_inplace")])
+@pytest.mark.parametrize(
+    "what, kind",
+    [
+        ("view", "view_of_leaf_inplace"),
+        ("base", "leaf_inplace"),
+        ("sibling", "view_of_leaf_inplace"),
+    ],
+)
 @pytest.mark.parametrize("made_by", ["slice", *RESTRICTED, "detach"])
 def test_leaf_base_written_with_gradients_on(made_by: str, what: str, kind: str) -> None:
     x = leaf()
@@ -217,13 +234,18 @@ def test_leaf_base_written_with_gradients_off(made_by: str, what: str) -> None:
 # --------------------------------------------------------------------- kinds of view of view
 
 
-KIND = {"default": "slice", "no_grad": "no_grad", "inference": "inference",
-        "multi_output": "multi_output"}
+KIND = {
+    "default": "slice",
+    "no_grad": "no_grad",
+    "inference": "inference",
+    "multi_output": "multi_output",
+}
 TABLE = [
     ("default", ["default", "no_grad", "inference", "multi_output"]),
     ("no_grad", ["no_grad", "no_grad", "inference", "multi_output"]),
     ("inference", ["inference", "inference", "inference", "inference"]),
-    ("multi_output", ["multi_output", "no_grad", "inference", "multi_output"])]
+    ("multi_output", ["multi_output", "no_grad", "inference", "multi_output"]),
+]
 
 
 @pytest.mark.parametrize("parent, row", TABLE)

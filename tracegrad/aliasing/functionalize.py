@@ -48,8 +48,7 @@ class Contents:
     paths: dict[Family, Value] = field(default_factory=dict)
 
 
-def functionalize(graph: Graph, *, exact_views: bool = False, share_outputs: bool = False
-                  ) -> Graph:
+def functionalize(graph: Graph, *, exact_views: bool = False, share_outputs: bool = False) -> Graph:
     """The functional graph of a traced one; its `alias` report says what the caller must do.
 
     Outputs of the result are the traced outputs, then the final contents of written inputs, then
@@ -96,8 +95,9 @@ class _Functionalizer:
         report = AliasReport(results, tuple(write_backs), tuple(aliases), tuple(shared))
         return self.b.finish(outputs, report)
 
-    def _shared_outputs(self, roots: dict[Storage, int], outputs: list[Operand]
-                        ) -> list[SharedOutput]:
+    def _shared_outputs(
+        self, roots: dict[Storage, int], outputs: list[Operand]
+    ) -> list[SharedOutput]:
         """Outputs that overlap each other; the intermediates they view join `outputs`."""
         of: dict[Storage, list[tuple[int, View]]] = {}
         for k, out in enumerate(self.graph.outputs):
@@ -106,8 +106,9 @@ class _Functionalizer:
                 of.setdefault(alias.storage, []).append((k, alias.view))
         shared = []
         for storage, found in of.items():
-            if any(not are_disjoint(a, b, storage.shape)
-                   for (_, a), (_, b) in combinations(found, 2)):
+            if any(
+                not are_disjoint(a, b, storage.shape) for (_, a), (_, b) in combinations(found, 2)
+            ):
                 shared += [SharedOutput(k, len(outputs), view) for k, view in found]
                 outputs.append(self.contents[storage].primal)
         return shared
@@ -144,13 +145,20 @@ class _Functionalizer:
         if node.grad:
             legality.check_use(parent, True, node.loc, self.exact)
         self.aliases[node.result] = family.view_of(
-            parent, attrs.view.steps, grad=node.grad, multi_output=attrs.output >= 0,
-            op_name=attrs.origin, output_nr=max(attrs.output, 0), loc=node.loc,
-            inference=node.inference)
+            parent,
+            attrs.view.steps,
+            grad=node.grad,
+            multi_output=attrs.output >= 0,
+            op_name=attrs.origin,
+            output_nr=max(attrs.output, 0),
+            loc=node.loc,
+            inference=node.inference,
+        )
         if self.aliases[node.result].ruled:
             # Steps of a ruled view count from the base; its history counts from the parent.
             self._ruled[self.aliases[node.result]] = self._read(
-                self._ruled[parent], attrs.view, node.result.hint)
+                self._ruled[parent], attrs.view, node.result.hint
+            )
 
     def _point(self, node: Node) -> None:
         """A copy that the gradient path of operand 0 leads through from now on."""
@@ -173,10 +181,14 @@ class _Functionalizer:
         base, result = node.operands
         assert isinstance(base, Value) and isinstance(result, Value)
         self.aliases[node.result] = alias = family.returned_view(
-            self.aliases[base], attrs.view.steps,
+            self.aliases[base],
+            attrs.view.steps,
             tracked=node.grad and self.aliases[result].requires_grad,
-            multi_output=attrs.several, op_name=attrs.origin, output_nr=max(attrs.output, 0),
-            loc=node.loc)
+            multi_output=attrs.several,
+            op_name=attrs.origin,
+            output_nr=max(attrs.output, 0),
+            loc=node.loc,
+        )
         value = self._value(result)
         assert isinstance(value, Value)
         self._ruled[alias] = value
@@ -214,11 +226,12 @@ class _Functionalizer:
             if isinstance(step, Bitcast):
                 return self._put_bytes(base, new, view, k)
         return copy_slices(  # type: ignore[no-any-return]
-            self.b, base, new, view=view, shape=base.type.shape)
+            self.b, base, new, view=view, shape=base.type.shape
+        )
 
     def _put_bytes(self, base: Value, new: Value, view: View, k: int) -> Value:
         """As `_put`, where step `k` of the view is the first that changes the element type."""
-        head, step, tail = View(view.steps[:k]), view.steps[k], View(view.steps[k + 1:])
+        head, step, tail = View(view.steps[:k]), view.steps[k], View(view.steps[k + 1 :])
         assert isinstance(step, Bitcast)
         part = as_view(self.b, base, *head.steps)
         seen = bitcast(self.b, part, before=step.before, to=step.to)
@@ -230,12 +243,23 @@ class _Functionalizer:
         regions = tuple(self._region(r) for r in node.regions)
         if isinstance(node.attrs, CONTROL):
             # Writes of a region are among its outputs already.
-            regions = tuple(replace(r, outputs=r.outputs[:len(r.outputs) if r.alias is None
-                                                         else r.alias.results], alias=None)
-                            for r in regions)
+            regions = tuple(
+                replace(
+                    r,
+                    outputs=r.outputs[: len(r.outputs) if r.alias is None else r.alias.results],
+                    alias=None,
+                )
+                for r in regions
+            )
         hint = node.target.hint if node.target is not None else ""
-        out = self.b.emit(node.op, operands, node.attrs, hint=hint, regions=regions,
-                          hints=tuple(r.hint for r in node.results))
+        out = self.b.emit(
+            node.op,
+            operands,
+            node.attrs,
+            hint=hint,
+            regions=regions,
+            hints=tuple(r.hint for r in node.results),
+        )
         return out if isinstance(out, tuple) else (out,)
 
     def _region(self, region: Graph) -> Graph:
@@ -304,7 +328,6 @@ class _Functionalizer:
             made = self._taken(base, view)
             found = self._reads[base, view] = made
         return found
-
 
     def _taken(self, base: Value, view: View) -> Value:
         """The elements that a view of `base` reads, some perhaps as another dtype."""

@@ -17,17 +17,19 @@ from tracegrad.ops.create import full
 Derivatives = Sequence[Operand | None]
 
 
-def _pull(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
-          ) -> list[Operand | None]:
+def _pull(
+    reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+) -> list[Operand | None]:
     """Cotangents of the operands; the region is run again once a cotangent is there."""
     b, region = reverse.b, node.regions[0]
     wrt = [k for k, w in enumerate(wanted) if w]
-    given = [_dense(b, ct, r) for ct, r in zip(cts, node.results, strict=True)
-             if r.dtype.is_inexact]
+    given = [
+        _dense(b, ct, r) for ct, r in zip(cts, node.results, strict=True) if r.dtype.is_inexact
+    ]
     late = [after(b, x, given[0]) if isinstance(x, Value) else x for x in node.operands]
     found = inline(b, vjp_graph(region, wrt), [*late, *given])
     out: list[Operand | None] = [None] * len(node.operands)
-    for k, ct in zip(wrt, found[len(region.outputs):], strict=True):
+    for k, ct in zip(wrt, found[len(region.outputs) :], strict=True):
         out[k] = ct
     return out
 
@@ -39,7 +41,7 @@ def _push(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | None]
     wrt = [k for k, t in enumerate(ts) if t is not None]
     given = [_dense(b, ts[k], node.operands[k]) for k in wrt]
     found = inline(b, jvp_graph(region, wrt), [*node.operands, *given])
-    dots = iter(found[len(region.outputs):])
+    dots = iter(found[len(region.outputs) :])
     return [next(dots) if r.dtype.is_inexact else None for r in node.results]
 
 
@@ -56,8 +58,13 @@ def _without(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Repl
     regions = map_regions(node, inline_checkpoints)
     if regions is node.regions:
         return copy_node(b, node, operands)
-    return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
-                  hints=tuple(r.hint for r in node.results))
+    return b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=regions,  # type: ignore[no-any-return]
+        hints=tuple(r.hint for r in node.results),
+    )
 
 
 def _dense(b: GraphBuilder, t: Operand | None, like: Operand) -> Operand:

@@ -33,7 +33,7 @@ def jacobian_graph(graph: Graph, wrt: Sequence[int], mode: str, *, depth: int = 
     same_inputs(graph, b)
     b.nodes.extend(graph.nodes)
     outputs = list(graph.outputs)
-    targets = [x for x in outputs[:report.results] if x.type.dtype.is_inexact]
+    targets = [x for x in outputs[: report.results] if x.type.dtype.is_inexact]
     blocks: list[Operand] = []
     if mode == "rev":
         for x in targets:
@@ -41,7 +41,7 @@ def jacobian_graph(graph: Graph, wrt: Sequence[int], mode: str, *, depth: int = 
     else:
         columns = [_pushed(b, graph, k, targets) for k in wrt]
         blocks = [columns[j][i] for i in range(len(targets)) for j in range(len(wrt))]
-    results = outputs[:report.results] + blocks + outputs[report.results:]
+    results = outputs[: report.results] + blocks + outputs[report.results :]
     return b.finish(results, report_with(report, len(blocks)))
 
 
@@ -86,10 +86,12 @@ def _pulled(b: GraphBuilder, graph: Graph, target: Operand, wrt: Sequence[int]) 
         reverse.visit(node)
     rows = [reverse.total_of_input(graph.inputs[k]) for k in wrt]
     # Loops of the function may have gained tapes: the outer graph takes over their new form.
-    b.nodes[:len(graph.nodes)] = inner.nodes[:len(graph.nodes)]
-    stacks = _stacked(b, graph, inner.nodes[len(graph.nodes):], rows, index, size)
-    return [as_view(b, s, Reshape((*out.shape, *graph.inputs[k].type.shape)))
-            for s, k in zip(stacks, wrt, strict=True)]
+    b.nodes[: len(graph.nodes)] = inner.nodes[: len(graph.nodes)]
+    stacks = _stacked(b, graph, inner.nodes[len(graph.nodes) :], rows, index, size)
+    return [
+        as_view(b, s, Reshape((*out.shape, *graph.inputs[k].type.shape)))
+        for s, k in zip(stacks, wrt, strict=True)
+    ]
 
 
 def _pushed(b: GraphBuilder, graph: Graph, k: int, targets: Sequence[Operand]) -> list[Operand]:
@@ -114,8 +116,14 @@ def _pushed(b: GraphBuilder, graph: Graph, k: int, targets: Sequence[Operand]) -
     return blocks
 
 
-def _stacked(b: GraphBuilder, graph: Graph, nodes: Sequence[Node], values: Sequence[Operand],
-             index: str, trips: int) -> list[Operand]:
+def _stacked(
+    b: GraphBuilder,
+    graph: Graph,
+    nodes: Sequence[Node],
+    values: Sequence[Operand],
+    index: str,
+    trips: int,
+) -> list[Operand]:
     """A loop that runs `nodes` for each index and stacks `values`; what they need of `b` are
     its constants."""
     made = {r for n in nodes for r in n.results}

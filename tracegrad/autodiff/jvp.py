@@ -28,9 +28,8 @@ def jvp_graph(graph: Graph, wrt: Sequence[int], *, name: str | None = None) -> G
     for node in graph.nodes:
         forward.visit(node)
     outputs = [forward.value(x) for x in graph.outputs]
-    dots = [forward.tangent(x) for x in graph.outputs[:report.results]
-            if x.type.dtype.is_inexact]
-    results = outputs[:report.results] + dots + outputs[report.results:]
+    dots = [forward.tangent(x) for x in graph.outputs[: report.results] if x.type.dtype.is_inexact]
+    results = outputs[: report.results] + dots + outputs[report.results :]
     return b.finish(results, report_with(report, len(dots)))
 
 
@@ -47,8 +46,10 @@ class Forward:
         if self._env and any(x in self._env for x in node.values()):
             node = replace(node, operands=tuple(map(self.value, node.operands)))
         with self.b.at(node.loc):
-            if not (isinstance(node.op.derivative, ByRegions)
-                    and any(x in self.tangents for x in node.values())):
+            if not (
+                isinstance(node.op.derivative, ByRegions)
+                and any(x in self.tangents for x in node.values())
+            ):
                 self.b.append(node)
                 _forward(self.b, node, self.tangents)
                 return
@@ -75,8 +76,11 @@ class Forward:
 def _dense(b: GraphBuilder, t: Operand | None, like: Operand) -> Operand:
     if isinstance(t, Value):
         return t
-    return full(b, shape=like.type.shape,  # type: ignore[no-any-return]
-                value=t if t is not None else Literal(0, like.type.dtype))
+    return full(
+        b,
+        shape=like.type.shape,  # type: ignore[no-any-return]
+        value=t if t is not None else Literal(0, like.type.dtype),
+    )
 
 
 def _forward(b: GraphBuilder, node: Node, tangents: dict[Value, Operand]) -> None:
@@ -96,10 +100,18 @@ def _forward(b: GraphBuilder, node: Node, tangents: dict[Value, Operand]) -> Non
             total = part if total is None else add(b, total, part)
         results = (total,)
     elif isinstance(d, Linear):
-        filled = [t if t is not None else (Literal(0, x.dtype) if isinstance(x, Literal)
-                                           else x if not x.dtype.is_inexact
-                                           else _dense(b, None, x))
-                  for t, x in zip(ts, xs, strict=True)]
+        filled = [
+            t
+            if t is not None
+            else (
+                Literal(0, x.dtype)
+                if isinstance(x, Literal)
+                else x
+                if not x.dtype.is_inexact
+                else _dense(b, None, x)
+            )
+            for t, x in zip(ts, xs, strict=True)
+        ]
         results = (b.emit(node.op, filled, node.attrs),)
     else:
         assert isinstance(d, Rules)

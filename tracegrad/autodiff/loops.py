@@ -28,8 +28,9 @@ from tracegrad.types import TensorType
 Derivatives = Sequence[Operand | None]
 
 
-def pull_loop(reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
-              ) -> list[Operand | None]:
+def pull_loop(
+    reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
+) -> list[Operand | None]:
     """Cotangents of the operands of a loop; the forward loop in `reverse.b` gains its tapes."""
     assert isinstance(node.attrs, LoopAttrs)
     attrs, body = node.attrs, Body(node.regions[0], node.attrs)
@@ -45,22 +46,42 @@ def _count(node: Node) -> Operand | None:
     return node.operands[-1] if node.attrs.counted else None
 
 
-def run_backward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward,
-                 cts: Derivatives, tapes: Sequence[Value], count: Operand | None
-                 ) -> list[Operand | None]:
+def run_backward(
+    b: GraphBuilder,
+    node: Node,
+    attrs: LoopAttrs,
+    back: Backward,
+    cts: Derivatives,
+    tapes: Sequence[Value],
+    count: Operand | None,
+) -> list[Operand | None]:
     """Emit the reverse of a loop, `attrs`, whose iterations left `tapes`; returns the cotangents
     of the operands of `node`."""
     body = back.body
-    carries = [*(dense(b, cts[k], node.results[k]) for k in back.carries),
-               *(zeros(b, body.region.inputs[k].type) for k in back.accumulated)]
-    xs = [*(node.operands[k] for k in back.xs), *tapes,
-          *(dense(b, cts[k], node.results[k]) for k in back.stacked)]
+    carries = [
+        *(dense(b, cts[k], node.results[k]) for k in back.carries),
+        *(zeros(b, body.region.inputs[k].type) for k in back.accumulated),
+    ]
+    xs = [
+        *(node.operands[k] for k in back.xs),
+        *tapes,
+        *(dense(b, cts[k], node.results[k]) for k in back.stacked),
+    ]
     out = emit_loop(
-        b, back.graph, attrs.index, attrs.trips, carries=carries,
+        b,
+        back.graph,
+        attrs.index,
+        attrs.trips,
+        carries=carries,
         consts=[node.operands[k] for k in back.consts],
-        xs=xs, reverse=not attrs.reverse, count=count,
-        hints=[f"d_{body.region.inputs[k].hint}"
-               for k in (*back.carries, *back.accumulated, *back.moving)])
+        xs=xs,
+        reverse=not attrs.reverse,
+        count=count,
+        hints=[
+            f"d_{body.region.inputs[k].hint}"
+            for k in (*back.carries, *back.accumulated, *back.moving)
+        ],
+    )
     found: list[Operand | None] = [None] * len(node.operands)
     for k, ct in zip((*back.carries, *back.accumulated, *back.moving), out, strict=True):
         found[k] = ct
@@ -84,8 +105,11 @@ def active_inputs(body: Body, given: set[int]) -> set[int]:
     active = set(given)
     while True:
         values = active_values(body.region, active)
-        more = {k for k in body.carries if body.region.outputs[k] in values
-                and body.region.inputs[k].dtype.is_inexact}
+        more = {
+            k
+            for k in body.carries
+            if body.region.outputs[k] in values and body.region.inputs[k].dtype.is_inexact
+        }
         if more <= active:
             return active
         active |= more
@@ -104,8 +128,11 @@ class Backward:
         self.carries = [k for k in body.carries if k in active]
         self.accumulated = [k for k in body.consts if k in active]
         self.moving = [k for k in body.xs if k in active]
-        self.stacked = [attrs.carries + j for j in range(len(region.outputs) - attrs.carries)
-                        if cts[attrs.carries + j] is not None]
+        self.stacked = [
+            attrs.carries + j
+            for j in range(len(region.outputs) - attrs.carries)
+            if cts[attrs.carries + j] is not None
+        ]
         b = GraphBuilder(f"{region.name}.back")
         same_inputs(region, b)
         b.nodes.extend(region.nodes)
@@ -116,24 +143,32 @@ class Backward:
             ct = self._given[k] = b.input(TensorType(out.shape, out.type.dtype), f"ct{k}")
             if isinstance(out, Value):
                 reverse.contribute(out, ct)
-        sums = {k: b.input(region.inputs[k].type, f"sum_{region.inputs[k].hint}")
-                for k in self.accumulated}
+        sums = {
+            k: b.input(region.inputs[k].type, f"sum_{region.inputs[k].hint}")
+            for k in self.accumulated
+        }
         for k, total in sums.items():
             reverse.contribute(region.inputs[k], total)
         for node in reversed(region.nodes):
             reverse.visit(node)
-        outputs = [reverse.total_of_input(region.inputs[k])
-                   for k in (*self.carries, *self.accumulated, *self.moving)]
+        outputs = [
+            reverse.total_of_input(region.inputs[k])
+            for k in (*self.carries, *self.accumulated, *self.moving)
+        ]
         self.forward, nodes = _parts_first(region, b.nodes)
         self._split(nodes, outputs, sums)
 
-    def _split(self, nodes: tuple[Node, ...], outputs: Sequence[Operand], sums: dict[int, Value]
-               ) -> None:
+    def _split(
+        self, nodes: tuple[Node, ...], outputs: Sequence[Operand], sums: dict[int, Value]
+    ) -> None:
         """Decide for each forward value that `nodes` need: computed again, or taped."""
         region, body = self.body.region, self.body
         again = self._recomputable()
-        made = {r for node in nodes for r in node.results} | set(self._given.values()) | set(
-            sums.values())
+        made = (
+            {r for node in nodes for r in node.results}
+            | set(self._given.values())
+            | set(sums.values())
+        )
         producer = {r: node for node in self.forward for r in node.results}
         wanted = [x for node in nodes for x in node.values()]
         wanted += [x for x in outputs if isinstance(x, Value)]
@@ -154,15 +189,25 @@ class Backward:
         self.consts = sorted(inputs[v] for v in taken if inputs.get(v) in body.consts)
         self.xs = sorted(inputs[v] for v in taken if inputs.get(v) in body.xs)
         order = {v: k for k, v in enumerate((*region.inputs, *producer))}
-        self.tapes = sorted((v for v in taken if inputs.get(v) not in body.consts
-                             and inputs.get(v) not in body.xs), key=order.__getitem__)
+        self.tapes = sorted(
+            (v for v in taken if inputs.get(v) not in body.consts and inputs.get(v) not in body.xs),
+            key=order.__getitem__,
+        )
         kept = tuple(node for node in self.forward if node in repeated)
         self.graph = Graph(
-            f"{region.name}.back", region.stage,
-            (*(self._given[k] for k in self.carries), *sums.values(),
-             *(region.inputs[k] for k in self.consts), *(region.inputs[k] for k in self.xs),
-             *self.tapes, *(self._given[k] for k in self.stacked)),
-            (*kept, *nodes), tuple(outputs))
+            f"{region.name}.back",
+            region.stage,
+            (
+                *(self._given[k] for k in self.carries),
+                *sums.values(),
+                *(region.inputs[k] for k in self.consts),
+                *(region.inputs[k] for k in self.xs),
+                *self.tapes,
+                *(self._given[k] for k in self.stacked),
+            ),
+            (*kept, *nodes),
+            tuple(outputs),
+        )
 
     def _recomputable(self) -> set[Value]:
         """Forward values that follow from constants, moving inputs and the index alone (and from
@@ -174,21 +219,20 @@ class Backward:
         again: set[Value] = set()
         for node in self.forward:
             if (everything or not node.op.has(Trait.EXPENSIVE)) and all(
-                    v in known or v in again for v in node.values()):
+                v in known or v in again for v in node.values()
+            ):
                 again.update(node.results)
         return again
 
 
-def _parts_first(region: Graph, nodes: Sequence[Node]) -> tuple[tuple[Node, ...],
-                                                                 tuple[Node, ...]]:
+def _parts_first(region: Graph, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """The forward nodes, and with them those reverse ones that read a part of a forward value, so
     that this part is what is kept; then the others."""
     n = len(region.nodes)
     known = {*region.inputs, *(r for node in nodes[:n] for r in node.results)}
     forward, rest = list(nodes[:n]), []
     for node in nodes[n:]:
-        if node.op.has(Trait.VIEW) and all(x in known for x in node.values()) \
-                and _is_part(node):
+        if node.op.has(Trait.VIEW) and all(x in known for x in node.values()) and _is_part(node):
             forward.append(node)
             known.update(node.results)
         else:
@@ -201,19 +245,33 @@ def _is_part(node: Node) -> bool:
     return all(isinstance(s, int) for s in sizes) and sizes[0] < max(sizes[1:], default=0)  # type: ignore
 
 
-def _extend_forward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward
-                    ) -> list[Value]:
+def _extend_forward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward) -> list[Value]:
     """Let the forward loop stack what the reverse loop needs; returns the stacks."""
     region = back.body.region
-    stacks = [Value(TensorType((attrs.trips, *v.type.shape), v.dtype), f"{v.hint}_tape",
-                    loc=node.loc) for v in back.tapes]
+    stacks = [
+        Value(TensorType((attrs.trips, *v.type.shape), v.dtype), f"{v.hint}_tape", loc=node.loc)
+        for v in back.tapes
+    ]
     if not stacks and back.forward == region.nodes:
         return []
-    longer = Graph(region.name, region.stage, region.inputs, back.forward,
-                   (*region.outputs, *back.tapes), region.tracked)
-    exchange(b, node, replace(
-        node, regions=(longer,), results=(*node.results, *stacks),
-        attrs=replace(attrs, results=(*attrs.results, *(s.type for s in stacks)))))
+    longer = Graph(
+        region.name,
+        region.stage,
+        region.inputs,
+        back.forward,
+        (*region.outputs, *back.tapes),
+        region.tracked,
+    )
+    exchange(
+        b,
+        node,
+        replace(
+            node,
+            regions=(longer,),
+            results=(*node.results, *stacks),
+            attrs=replace(attrs, results=(*attrs.results, *(s.type for s in stacks))),
+        ),
+    )
     return stacks
 
 
@@ -235,16 +293,27 @@ def push_loop(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | N
     operands = list(node.operands)
     dots = {k: dense(b, ts[k], node.operands[k]) for k in active}
     carries = [*operands[:c], *(dots[k] for k in moved)]
-    consts = [*(operands[k] for k in body.consts),
-              *(dots[k] for k in body.consts if k in active)]
+    consts = [*(operands[k] for k in body.consts), *(dots[k] for k in body.consts if k in active)]
     xs = [*(operands[k] for k in body.xs), *(dots[k] for k in body.xs if k in active)]
     ys = range(c, len(body.region.outputs))
-    out = emit_loop(b, inner.graph, attrs.index, attrs.trips, carries=carries,
-                    consts=consts, xs=xs, reverse=attrs.reverse, count=_count(node))
-    forward.renamed(node, (*out[:c], *out[c + len(moved):c + len(moved) + len(ys)]))
+    out = emit_loop(
+        b,
+        inner.graph,
+        attrs.index,
+        attrs.trips,
+        carries=carries,
+        consts=consts,
+        xs=xs,
+        reverse=attrs.reverse,
+        count=_count(node),
+    )
+    forward.renamed(node, (*out[:c], *out[c + len(moved) : c + len(moved) + len(ys)]))
     found: list[Operand | None] = [None] * len(node.results)
-    for k, t in zip((*moved, *inner.stacked),
-                    (*out[c:c + len(moved)], *out[c + len(moved) + len(ys):]), strict=True):
+    for k, t in zip(
+        (*moved, *inner.stacked),
+        (*out[c : c + len(moved)], *out[c + len(moved) + len(ys) :]),
+        strict=True,
+    ):
         found[k] = t
     return found
 
@@ -261,8 +330,7 @@ def tangent_region(body: Body, active: set[int]) -> _Tangents:
     b = GraphBuilder(f"{region.name}.fwd")
     same_inputs(region, b)
     forward = Forward(b)
-    dots = {k: b.input(region.inputs[k].type, f"d_{region.inputs[k].hint}")
-            for k in sorted(active)}
+    dots = {k: b.input(region.inputs[k].type, f"d_{region.inputs[k].hint}") for k in sorted(active)}
     forward.tangents.update({region.inputs[k]: d for k, d in dots.items()})
     for node in region.nodes:
         forward.visit(node)
@@ -271,16 +339,25 @@ def tangent_region(body: Body, active: set[int]) -> _Tangents:
     def dot(k: int) -> Operand:
         return forward.tangent(region.outputs[k])
 
-    stacked = tuple(k for k in range(c, len(outputs))
-                    if isinstance(region.outputs[k], Value)
-                    and region.outputs[k] in forward.tangents)
+    stacked = tuple(
+        k
+        for k in range(c, len(outputs))
+        if isinstance(region.outputs[k], Value) and region.outputs[k] in forward.tangents
+    )
     inputs: list[Value] = []
     for kind in (body.carries, body.consts, body.xs):
         inputs += [region.inputs[k] for k in kind] + [dots[k] for k in kind if k in active]
     moved = [dot(k) for k in body.carries if k in active]
     return _Tangents(
-        Graph(b.name, b.stage, tuple(inputs), tuple(b.nodes),
-              (*outputs[:c], *moved, *outputs[c:], *(dot(k) for k in stacked))), stacked)
+        Graph(
+            b.name,
+            b.stage,
+            tuple(inputs),
+            tuple(b.nodes),
+            (*outputs[:c], *moved, *outputs[c:], *(dot(k) for k in stacked)),
+        ),
+        stacked,
+    )
 
 
 def zeros(b: GraphBuilder, type_: TensorType) -> Value:

@@ -25,30 +25,42 @@ def segment_loops(graph: Graph, levels: int) -> Graph:
 
     Of the nested loops all but the innermost keep only their carries for the reverse pass.
     """
+
     def visit(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replaced:
         attrs = node.attrs
-        if isinstance(attrs, LoopAttrs) and isinstance(attrs.trips, int) \
-                and attrs.trips >= SHORTEST and not attrs.reverse and not attrs.counted:
+        if (
+            isinstance(attrs, LoopAttrs)
+            and isinstance(attrs.trips, int)
+            and attrs.trips >= SHORTEST
+            and not attrs.reverse
+            and not attrs.counted
+        ):
             return _segmented(b, node, attrs, operands, levels)
         regions = map_regions(node, lambda r: segment_loops(r, levels))
         if regions is node.regions:
             return copy_node(b, node, operands)
-        return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
-                      hints=tuple(r.hint for r in node.results))
+        return b.emit(
+            node.op,
+            operands,
+            node.attrs,
+            regions=regions,  # type: ignore[no-any-return]
+            hints=tuple(r.hint for r in node.results),
+        )
 
     if levels < 2 or not any(n.regions for n in graph.nodes):
         return graph
     return rebuild(graph, visit)
 
 
-def _segmented(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: tuple[Operand, ...],
-               levels: int) -> tuple[Operand, ...]:
+def _segmented(
+    b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: tuple[Operand, ...], levels: int
+) -> tuple[Operand, ...]:
     """The loop as `levels` nested ones, and what does not divide as one more behind them."""
     assert isinstance(attrs.trips, int)
     n, m = attrs.carries, attrs.carries + attrs.consts
     stacks = [undefined(b, type=t) for t in attrs.results[n:]]
     carries: tuple[Operand, ...] = (*operands[:n], *stacks)
-    consts = operands[m - attrs.consts:]
+    consts = operands[m - attrs.consts :]
     size = max(2, round(attrs.trips ** (1 / levels)))
     length = attrs.trips // size
     if length < 2:
@@ -58,21 +70,36 @@ def _segmented(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: tuple[Op
     rest = attrs.trips - size * length
     if rest:
         body = _body(node, attrs, lambda j: add(size * length, j), f"{attrs.index}_rest", rest)
-        carries = emit_loop(b, body, f"{attrs.index}_rest", rest, carries=carries,
-                            consts=consts, hints=hints)
+        carries = emit_loop(
+            b, body, f"{attrs.index}_rest", rest, carries=carries, consts=consts, hints=hints
+        )
     return carries
 
 
 def node_again(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
     """The node as it is, on new operands."""
-    out = b.emit(node.op, operands, node.attrs, regions=node.regions,
-                 hints=tuple(r.hint for r in node.results))
+    out = b.emit(
+        node.op,
+        operands,
+        node.attrs,
+        regions=node.regions,
+        hints=tuple(r.hint for r in node.results),
+    )
     return out if isinstance(out, tuple) else (out,)
 
 
-def _nest(b: GraphBuilder, node: Node, attrs: LoopAttrs, carries: tuple[Operand, ...],
-          consts: tuple[Operand, ...], base: Dim, size: int, length: int, levels: int,
-          hints: list[str]) -> tuple[Operand, ...]:
+def _nest(
+    b: GraphBuilder,
+    node: Node,
+    attrs: LoopAttrs,
+    carries: tuple[Operand, ...],
+    consts: tuple[Operand, ...],
+    base: Dim,
+    size: int,
+    length: int,
+    levels: int,
+    hints: list[str],
+) -> tuple[Operand, ...]:
     """``size`` segments of ``length`` iterations from iteration `base` on."""
     index = f"{attrs.index}_{levels}"
     at = symbol(index, 0, size - 1)
@@ -83,8 +110,9 @@ def _nest(b: GraphBuilder, node: Node, attrs: LoopAttrs, carries: tuple[Operand,
     parts = max(2, round(length ** (1 / (levels - 1)))) if levels > 2 else 1
     if levels > 2 and length // parts >= 2:
         step = length // parts
-        out = _nest(inner, node, attrs, tuple(held), tuple(given), start, parts, step,
-                    levels - 1, hints)
+        out = _nest(
+            inner, node, attrs, tuple(held), tuple(given), start, parts, step, levels - 1, hints
+        )
         done = parts * step
     else:
         out, done = tuple(held), 0
@@ -92,16 +120,22 @@ def _nest(b: GraphBuilder, node: Node, attrs: LoopAttrs, carries: tuple[Operand,
         name, rest = f"{attrs.index}_1", length - done
         body = _body(node, attrs, lambda j: add(add(start, done), j), name, rest)
         out = emit_loop(inner, body, name, rest, carries=out, consts=tuple(given), hints=hints)
-    found = emit_loop(b, inner.finish(out), index, size, carries=carries, consts=consts,
-                      hints=hints)
+    found = emit_loop(
+        b, inner.finish(out), index, size, carries=carries, consts=consts, hints=hints
+    )
     last = b.nodes[-1]
     assert isinstance(last.attrs, LoopAttrs)
     b.nodes[-1] = replace(last, attrs=replace(last.attrs, recompute=True))
     return found
 
 
-def _body(node: Node, attrs: LoopAttrs, index_of, name: str,  # type: ignore[no-untyped-def]
-          trips: int) -> Graph:
+def _body(
+    node: Node,
+    attrs: LoopAttrs,
+    index_of,
+    name: str,  # type: ignore[no-untyped-def]
+    trips: int,
+) -> Graph:
     """The loop's region with its index an expression of another one; stacks are carries and
     moving inputs whole arrays."""
     region = node.regions[0]
@@ -121,20 +155,30 @@ def _body(node: Node, attrs: LoopAttrs, index_of, name: str,  # type: ignore[no-
 
     def visit(b: GraphBuilder, inner: Node, operands: tuple[Operand, ...]) -> Replaced:
         regions = tuple(_bound(r, env) for r in inner.regions)
-        return b.emit(inner.op, operands, bind_symbols(inner.attrs, env),  # type: ignore[no-any-return]
-                      regions=regions, hints=tuple(r.hint for r in inner.results))
+        return b.emit(
+            inner.op,
+            operands,
+            bind_symbols(inner.attrs, env),  # type: ignore[no-any-return]
+            regions=regions,
+            hints=tuple(r.hint for r in inner.results),
+        )
 
     outputs = replay(region, b, values, visit)
-    written = [copy_slices(b, s, y, view=_element(at, y.type.shape), shape=s.type.shape)
-               for s, y in zip(stacks, outputs[n:], strict=True)]
+    written = [
+        copy_slices(b, s, y, view=_element(at, y.type.shape), shape=s.type.shape)
+        for s, y in zip(stacks, outputs[n:], strict=True)
+    ]
     return b.finish([*outputs[:n], *written])
 
 
 def _bound(region: Graph, env: dict[str, Dim]) -> Graph:
     """A region with symbols of loops around it replaced."""
-    nodes = tuple(replace(x, attrs=bind_symbols(x.attrs, env),
-                          regions=tuple(_bound(r, env) for r in x.regions))
-                  for x in region.nodes)
+    nodes = tuple(
+        replace(
+            x, attrs=bind_symbols(x.attrs, env), regions=tuple(_bound(r, env) for r in x.regions)
+        )
+        for x in region.nodes
+    )
     return replace(region, nodes=nodes)
 
 

@@ -27,8 +27,13 @@ from tracegrad.ops.scatter import scatter_add
 from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
 
 
-def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None] | None = None,
-              name: str | None = None) -> Graph:
+def vjp_graph(
+    graph: Graph,
+    wrt: Sequence[int],
+    *,
+    seeds: Sequence[float | None] | None = None,
+    name: str | None = None,
+) -> Graph:
     """The joint graph: outputs of `graph`, then one cotangent for each input numbered `wrt`.
 
     With `seeds`, output k has the constant cotangent ``seeds[k]`` (None: zero).  Without, one
@@ -58,14 +63,17 @@ def vjp_graph(graph: Graph, wrt: Sequence[int], *, seeds: Sequence[float | None]
     for node in reversed(graph.nodes):
         reverse.visit(node)
     grads = [reverse.total_of_input(graph.inputs[k]) for k in wrt]
-    results = outputs[:report.results] + grads + outputs[report.results:]
+    results = outputs[: report.results] + grads + outputs[report.results :]
     return b.finish(results, report_with(report, len(grads)))
 
 
 def report_with(report: AliasReport, extra: int) -> AliasReport:
     """`report` after `extra` results were inserted behind the old ones."""
-    return replace(report, results=report.results + extra, write_backs=tuple(
-        WriteBack(w.input, w.output + extra) for w in report.write_backs))
+    return replace(
+        report,
+        results=report.results + extra,
+        write_backs=tuple(WriteBack(w.input, w.output + extra) for w in report.write_backs),
+    )
 
 
 class Reverse:
@@ -92,25 +100,31 @@ class Reverse:
             cts = [self.total(r) for r in node.results]
             if not any(wanted) or all(ct is None for ct in cts):
                 return
-            for x, keep, ct in zip(node.operands, wanted, self._apply(node, cts, wanted),
-                                   strict=True):
+            for x, keep, ct in zip(
+                node.operands, wanted, self._apply(node, cts, wanted), strict=True
+            ):
                 if keep and ct is not None:
                     assert isinstance(x, Value)
                     self.contribute(x, ct)
 
-    def _apply(self, node: Node, cts: list[Operand | None], wanted: list[bool]
-               ) -> Sequence[Operand | None]:
+    def _apply(
+        self, node: Node, cts: list[Operand | None], wanted: list[bool]
+    ) -> Sequence[Operand | None]:
         b, xs, d = self.b, node.operands, node.op.derivative
         if isinstance(d, Partials):
-            return [partial(b, cts[0], node.result, *xs) if keep and partial is not None else None
-                    for partial, keep in zip(d.of, wanted, strict=True)]
+            return [
+                partial(b, cts[0], node.result, *xs) if keep and partial is not None else None
+                for partial, keep in zip(d.of, wanted, strict=True)
+            ]
         if isinstance(d, Linear):
             return d.transpose(b, node.attrs, cts[0], xs)
         if isinstance(d, ByRegions):
             return PULL[type(node.attrs)](self, node, cts, wanted)  # type: ignore[no-any-return]
         assert isinstance(d, Rules)
-        whole = tuple(None if ct is None else self._dense(ct, r)
-                      for ct, r in zip(cts, node.results, strict=True))
+        whole = tuple(
+            None if ct is None else self._dense(ct, r)
+            for ct, r in zip(cts, node.results, strict=True)
+        )
         return d.vjp(b, node.attrs, whole, node.results, xs)
 
     def total(self, x: Value) -> Operand | None:
@@ -118,7 +132,7 @@ class Reverse:
         parts = self.pending.pop(x, None)
         if not parts:
             return None
-        for node in self.b.nodes[self._seen:]:
+        for node in self.b.nodes[self._seen :]:
             for r in node.results:
                 self._made[r] = node
         self._seen = len(self.b.nodes)
@@ -135,8 +149,7 @@ class Reverse:
             total = self.b.emit(node.op, (total, *node.operands[1:]), node.attrs)
         return total
 
-    def _replacements_first(self, total: Operand | None, regions: list[Operand]
-                            ) -> list[Operand]:
+    def _replacements_first(self, total: Operand | None, regions: list[Operand]) -> list[Operand]:
         """`regions`, those first whose place in `total` was zeroed by a write: simplification
         makes the pair one `copy_slices`, which is PyTorch's CopySlices procedure."""
         node = self._made.get(total) if isinstance(total, Value) else None
@@ -153,8 +166,12 @@ class Reverse:
     def _is_region(self, p: Operand) -> bool:
         """Whether `p` is a part put into zeros, which is cheaper added in place."""
         node = self._made.get(p) if isinstance(p, Value) else None
-        return (node is not None and node.op in (add_slices, scatter_add)
-                and isinstance(node.operands[0], Literal) and node.operands[0].value == 0)
+        return (
+            node is not None
+            and node.op in (add_slices, scatter_add)
+            and isinstance(node.operands[0], Literal)
+            and node.operands[0].value == 0
+        )
 
     def total_of_input(self, x: Value) -> Value:
         return self._dense(self.total(x) or Literal(0, x.dtype), x)

@@ -13,44 +13,71 @@ from tracegrad.codegen.c_library import define
 from tracegrad.dtypes import FLOATS, INTEGERS
 
 # Two separate selects: gcc vectorises them at every level, other forms of the test not.
-define("max", FLOATS, """
+define(
+    "max",
+    FLOATS,
+    """
 static inline $T tg_max_$t($T a, $T b) {
   const $T m = a > b ? a : b;
   return a == a ? m : a;
 }
-""")
-define("min", FLOATS, """
+""",
+)
+define(
+    "min",
+    FLOATS,
+    """
 static inline $T tg_min_$t($T a, $T b) {
   const $T m = a < b ? a : b;
   return a == a ? m : a;
 }
-""")
-define("max", (*INTEGERS, dtypes.BOOL), """
+""",
+)
+define(
+    "max",
+    (*INTEGERS, dtypes.BOOL),
+    """
 static inline $T tg_max_$t($T a, $T b) { return a > b ? a : b; }
-""")
-define("min", (*INTEGERS, dtypes.BOOL), """
+""",
+)
+define(
+    "min",
+    (*INTEGERS, dtypes.BOOL),
+    """
 static inline $T tg_min_$t($T a, $T b) { return a < b ? a : b; }
-""")
+""",
+)
 
 # The bits of a float as an unsigned integer, and back.
-define("bits", FLOATS, """
+define(
+    "bits",
+    FLOATS,
+    """
 static inline uint${B}_t tg_bits_$t($T x) {
   uint${B}_t u;
   memcpy(&u, &x, sizeof u);
   return u;
 }
-""")
-define("from_bits", FLOATS, """
+""",
+)
+define(
+    "from_bits",
+    FLOATS,
+    """
 static inline $T tg_from_bits_$t(uint${B}_t u) {
   $T x;
   memcpy(&x, &u, sizeof x);
   return x;
 }
-""")
+""",
+)
 
 # exp = 2^k * e^r with |r| <= ln(2)/2: k by rounding in the low bits of a large float, e^r by its
 # Taylor series, 2^k as two factors so that subnormal results come out.  Within 1.1 ULP.
-define("exp", (dtypes.F64,), """
+define(
+    "exp",
+    (dtypes.F64,),
+    """
 static inline double tg_exp_f64(double x) {
   const double M = 0x1.8p52;
   const double k = (x * 1.4426950408889634 + M) - M;
@@ -76,8 +103,13 @@ static inline double tg_exp_f64(double x) {
   y = x < -745.1332191019412 ? 0.0 : y;
   return y;
 }
-""", needs=("bits_f64", "from_bits_f64"))
-define("exp", (dtypes.F32,), """
+""",
+    needs=("bits_f64", "from_bits_f64"),
+)
+define(
+    "exp",
+    (dtypes.F32,),
+    """
 static inline float tg_exp_f32(float x) {
   const float M = 0x1.8p23f;
   const float k = (x * 1.44269504f + M) - M;
@@ -97,4 +129,6 @@ static inline float tg_exp_f32(float x) {
   y = x < -103.972084f ? 0.0f : y;
   return y;
 }
-""", needs=("bits_f32", "from_bits_f32"))
+""",
+    needs=("bits_f32", "from_bits_f32"),
+)

@@ -14,6 +14,7 @@ from tracegrad.trace.hook_handle import Handle, Hooks, call_hook, check_hook, ch
 if TYPE_CHECKING:
     from tracegrad.eager.tensor import EagerTensor
 
+
 def register(x: EagerTensor, hook: Callable[[Any], Any]) -> Handle:
     """``x.register_hook``: on the node `x` has now, or on the leaf itself."""
     check_hook(x.requires_grad)

@@ -43,16 +43,25 @@ class GraphBuilder:
         self.inference = False
         self.storages = 0
 
-    def input(self, type: TensorType, hint: str, *, tracked: bool = False,
-              loc: SourceLoc | None = None) -> Value:
+    def input(
+        self, type: TensorType, hint: str, *, tracked: bool = False, loc: SourceLoc | None = None
+    ) -> Value:
         value = Value(type, hint, self._storage(), loc)
         self.inputs.append(value)
         self.tracked.append(tracked)
         return value
 
-    def emit(self, op: OpDef, operands: Sequence[Operand | bool | int | float],
-             attrs: Attrs | None = None, *, hint: str = "", regions: tuple[Graph, ...] = (),
-             target: Value | None = None, hints: Sequence[str] = ()) -> Any:
+    def emit(
+        self,
+        op: OpDef,
+        operands: Sequence[Operand | bool | int | float],
+        attrs: Attrs | None = None,
+        *,
+        hint: str = "",
+        regions: tuple[Graph, ...] = (),
+        target: Value | None = None,
+        hints: Sequence[str] = (),
+    ) -> Any:
         """Add a node; returns its result, a tuple of several, or None when it has a target.
 
         `hints` name several results one by one.
@@ -64,9 +73,14 @@ class GraphBuilder:
                 break
         if attrs is None:
             attrs = op.attrs()
-        if (target is None and xs and self.stage is Stage.FUNCTIONAL
-                and isinstance(op.lowering, Point) and op.lowering.folds
-                and all(isinstance(x, Literal) for x in xs)):
+        if (
+            target is None
+            and xs
+            and self.stage is Stage.FUNCTIONAL
+            and isinstance(op.lowering, Point)
+            and op.lowering.folds
+            and all(isinstance(x, Literal) for x in xs)
+        ):
             return fold(op, attrs, xs)  # type: ignore[arg-type]
         if op.pairs is None and not regions:
             check_real(op, xs, self.loc)
@@ -77,32 +91,38 @@ class GraphBuilder:
         if target is not None:
             assert isinstance(types, TensorType), "a node with a target has one value"
             assert types == target.type, f"{op.name}: writes {types} through {target.type}"
-            self.nodes.append(Node(op, xs, attrs, (), regions, target, self.grad, self.loc,
-                                   self.inference))
+            self.nodes.append(
+                Node(op, xs, attrs, (), regions, target, self.grad, self.loc, self.inference)
+            )
             return None
         if isinstance(types, TensorType):
             name = hint or (hints[0] if hints else op.name)
             value = Value(types, name, self._storage(), self.loc)
-            self.nodes.append(Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc,
-                                   self.inference))
+            self.nodes.append(
+                Node(op, xs, attrs, (value,), regions, None, self.grad, self.loc, self.inference)
+            )
             return value
         names = hints or (hint or op.name,) * len(types)
-        values = tuple(Value(t, name, self._storage(), self.loc)
-                       for t, name in zip(types, names, strict=True))
-        self.nodes.append(Node(op, xs, attrs, values, regions, None, self.grad, self.loc,
-                                   self.inference))
+        values = tuple(
+            Value(t, name, self._storage(), self.loc) for t, name in zip(types, names, strict=True)
+        )
+        self.nodes.append(
+            Node(op, xs, attrs, values, regions, None, self.grad, self.loc, self.inference)
+        )
         return values
 
-    def alias(self, op: OpDef, base: Value, attrs: Attrs, hint: str = "",
-              others: tuple[Value, ...] = ()) -> Value:
+    def alias(
+        self, op: OpDef, base: Value, attrs: Attrs, hint: str = "", others: tuple[Value, ...] = ()
+    ) -> Value:
         """Add a node whose result is a handle into the storage of `base` (traced stage);
         `others` are further operands."""
         xs = (base, *others)
         type_ = op.infer(attrs, *[x.type for x in xs])
         assert isinstance(type_, TensorType)
         value = Value(type_, hint or base.hint, base.storage, self.loc)
-        self.nodes.append(Node(op, xs, attrs, (value,), (), None, self.grad, self.loc,
-                                   self.inference))
+        self.nodes.append(
+            Node(op, xs, attrs, (value,), (), None, self.grad, self.loc, self.inference)
+        )
         return value
 
     def append(self, node: Node) -> None:
@@ -119,8 +139,15 @@ class GraphBuilder:
             self.loc = before
 
     def finish(self, outputs: Sequence[Operand], alias: AliasReport | None = None) -> Graph:
-        return Graph(self.name, self.stage, tuple(self.inputs), tuple(self.nodes),
-                     tuple(outputs), tuple(self.tracked), alias)
+        return Graph(
+            self.name,
+            self.stage,
+            tuple(self.inputs),
+            tuple(self.nodes),
+            tuple(outputs),
+            tuple(self.tracked),
+            alias,
+        )
 
     def _storage(self) -> int | None:
         if self.stage is Stage.FUNCTIONAL:

@@ -66,22 +66,32 @@ def advance(g: Geometry, step: Step, dense: bool = False) -> Geometry | None:
                     stride.append(mul(s, item.step))
             return Geometry(offset, tuple(size), tuple(stride))
         case Permute(order=order):
-            return Geometry(g.offset, tuple(g.size[a] for a in order),
-                            tuple(g.stride[a] for a in order))
+            return Geometry(
+                g.offset, tuple(g.size[a] for a in order), tuple(g.stride[a] for a in order)
+            )
         case Expand(to=to):
-            return Geometry(g.offset, to, tuple(
-                0 if b != s else st for b, s, st in zip(g.size, to, g.stride, strict=True)))
+            return Geometry(
+                g.offset,
+                to,
+                tuple(0 if b != s else st for b, s, st in zip(g.size, to, g.stride, strict=True)),
+            )
         case Reshape(to=to):
             cut = reshape_strides(g.size, g.stride, to)
             return None if cut is None else Geometry(g.offset, to, cut)
         case Diagonal(offset=o, axis1=a, axis2=b):
             start = add(mul(g.stride[a], max(0, -o)), mul(g.stride[b], max(0, o)))
             rest = [k for k in range(len(g.size)) if k not in (a, b)]
-            return Geometry(add(g.offset, start), step.shape(g.size),
-                            (*(g.stride[k] for k in rest), add(g.stride[a], g.stride[b])))
+            return Geometry(
+                add(g.offset, start),
+                step.shape(g.size),
+                (*(g.stride[k] for k in rest), add(g.stride[a], g.stride[b])),
+            )
         case Unfold(axis=a, step=by):
-            return Geometry(g.offset, step.shape(g.size), (
-                *g.stride[:a], mul(g.stride[a], by), *g.stride[a + 1:], g.stride[a]))
+            return Geometry(
+                g.offset,
+                step.shape(g.size),
+                (*g.stride[:a], mul(g.stride[a], by), *g.stride[a + 1 :], g.stride[a]),
+            )
         case Strided():
             return Geometry(step.offset, step.size, step.stride) if dense else None
         case Conj():
@@ -113,14 +123,18 @@ def _finer(g: Geometry, ratio: int, size: Shape, last: tuple[Dim, ...]) -> Geome
     return Geometry(mul(g.offset, ratio), size, (*(mul(s, ratio) for s in g.stride), *last))
 
 
-def _coarser(g: Geometry, ratio: int, size: Shape, stride: tuple[Dim, ...], last: Dim
-             ) -> Geometry | None:
+def _coarser(
+    g: Geometry, ratio: int, size: Shape, stride: tuple[Dim, ...], last: Dim
+) -> Geometry | None:
     """`g` counted in elements that `ratio` of the old ones make; None where they do not."""
     numbers = (g.offset, *(s for n, s in zip(size, stride, strict=True) if n != 1))
     if last != 1 or any(is_divisible(x, ratio) is not True for x in numbers):
         return None
-    return Geometry(floordiv(g.offset, ratio), size, tuple(
-        floordiv(s, ratio) if n != 1 else 1 for n, s in zip(size, stride, strict=True)))
+    return Geometry(
+        floordiv(g.offset, ratio),
+        size,
+        tuple(floordiv(s, ratio) if n != 1 else 1 for n, s in zip(size, stride, strict=True)),
+    )
 
 
 def dense_strides(shape: Shape) -> tuple[Dim, ...]:
@@ -171,7 +185,7 @@ def reshape_strides(size: Shape, stride: Sequence[Dim], to: Shape) -> tuple[Dim,
             axis -= 1
         if left != 1:
             return None
-    return tuple(out) if all(n == 1 for n in to[:axis + 1]) else None
+    return tuple(out) if all(n == 1 for n in to[: axis + 1]) else None
 
 
 @lru_cache(maxsize=65536)
@@ -179,8 +193,11 @@ def overlaps_itself(g: Geometry) -> bool:
     """Whether two index tuples share an address: exact by sorted strides or by enumeration."""
     if any(n == 0 for n in g.size):
         return False
-    axes = [(abs(s), n) for n, s in zip(g.size, g.stride, strict=True)
-            if n != 1 and isinstance(s, int) and isinstance(n, int)]
+    axes = [
+        (abs(s), n)
+        for n, s in zip(g.size, g.stride, strict=True)
+        if n != 1 and isinstance(s, int) and isinstance(n, int)
+    ]
     if len(axes) != sum(n != 1 for n in g.size):
         return False  # symbolic strides come from dense bases, which do not overlap
     axes.sort()

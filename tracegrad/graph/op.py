@@ -31,16 +31,16 @@ class Attrs:
 
 class Trait(Enum):
     COMMUTATIVE = auto()
-    CHEAP = auto()             # recomputing costs less than storing
-    EXPENSIVE = auto()         # never recomputed, never inlined twice
-    VIEW = auto()              # reads its operand through attrs.view, does no arithmetic
-    UPDATES_FIRST = auto()     # result is operand 0 with a part replaced; may run in place on it
-    READS_ONCE = auto()        # reads each element of its other operands once, in index order
-    ZERO_PRESERVING = auto()   # f(0) == 0
-    CHECKED = auto()           # may stop the call with an error at run time
-    HIDES = auto()             # its derivative is not that of its values, on purpose
-    EFFECT = auto()            # kept even when its result is not used (debug.print)
-    TRACED_ONLY = auto()       # legal only before functionalisation
+    CHEAP = auto()  # recomputing costs less than storing
+    EXPENSIVE = auto()  # never recomputed, never inlined twice
+    VIEW = auto()  # reads its operand through attrs.view, does no arithmetic
+    UPDATES_FIRST = auto()  # result is operand 0 with a part replaced; may run in place on it
+    READS_ONCE = auto()  # reads each element of its other operands once, in index order
+    ZERO_PRESERVING = auto()  # f(0) == 0
+    CHECKED = auto()  # may stop the call with an error at run time
+    HIDES = auto()  # its derivative is not that of its values, on purpose
+    EFFECT = auto()  # kept even when its result is not used (debug.print)
+    TRACED_ONLY = auto()  # legal only before functionalisation
     MULTI_OUTPUT_VIEW = auto()  # its results are several views of one operand (split, unbind)
 
 
@@ -223,8 +223,9 @@ class OpDef:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def __call__(self, b: GraphBuilder, *operands: Operand | bool | int | float,
-                 **attrs: Any) -> Any:
+    def __call__(
+        self, b: GraphBuilder, *operands: Operand | bool | int | float, **attrs: Any
+    ) -> Any:
         """Emit this op with builder `b`; Python numbers take the dtype of the first operand.
 
         Returns the single result, or a tuple of several.
@@ -274,9 +275,29 @@ def declare(**fields: Any) -> OpDef:
     return REGISTRY.add(OpDef(**fields))
 
 
-
 __all__ = [
-    "Attrs", "ByRegions", "Decompose", "Derivative", "Linear", "Literal", "Lowering", "Nest",
-    "NoGradient", "OpDef", "Operand", "Partial", "Partials", "Point", "REGISTRY", "Reduction",
-    "Registry", "Rules", "Sample", "Source", "Special", "Trait", "Value", "declare",
+    "Attrs",
+    "ByRegions",
+    "Decompose",
+    "Derivative",
+    "Linear",
+    "Literal",
+    "Lowering",
+    "Nest",
+    "NoGradient",
+    "OpDef",
+    "Operand",
+    "Partial",
+    "Partials",
+    "Point",
+    "REGISTRY",
+    "Reduction",
+    "Registry",
+    "Rules",
+    "Sample",
+    "Source",
+    "Special",
+    "Trait",
+    "Value",
+    "declare",
 ]

@@ -189,8 +189,17 @@ def _node(s: Scanner, scope: dict[str, Value]) -> Node:
         _define(s, scope, name, at, type_, storage, tail.loc)
         for (name, at), type_, storage in zip(names, tail.types, tail.storages, strict=True)
     )
-    return Node(op, operands, attrs, results, tuple(regions), tail.target, tail.grad, tail.loc,
-                tail.inference)
+    return Node(
+        op,
+        operands,
+        attrs,
+        results,
+        tuple(regions),
+        tail.target,
+        tail.grad,
+        tail.loc,
+        tail.inference,
+    )
 
 
 def _op(s: Scanner) -> tuple[OpDef, bool]:

@@ -42,8 +42,9 @@ class Index:
     items: tuple[Item, ...]
 
     def shape(self, base: Shape) -> Shape:
-        return tuple(i.size if isinstance(i, Span) else 1
-                     for i in self.items if not isinstance(i, Pick))
+        return tuple(
+            i.size if isinstance(i, Span) else 1 for i in self.items if not isinstance(i, Pick)
+        )
 
     def index(self, base: Shape, at: Sequence[Dim]) -> tuple[Dim, ...]:
         out: list[Dim] = []
@@ -122,10 +123,13 @@ class Diagonal:
     def index(self, base: Shape, at: Sequence[Dim]) -> tuple[Dim, ...]:
         rest, k = iter(at[:-1]), at[-1]
         return tuple(
-            add(k, max(0, -self.offset)) if a == self.axis1
-            else add(k, max(0, self.offset)) if a == self.axis2
+            add(k, max(0, -self.offset))
+            if a == self.axis1
+            else add(k, max(0, self.offset))
+            if a == self.axis2
             else next(rest)
-            for a in range(len(base)))
+            for a in range(len(base))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,11 @@ class Unfold:
         n = base[self.axis]
         assert isinstance(n, int)
         count = (n - self.size) // self.step + 1
-        return (*base[:self.axis], count, *base[self.axis + 1:], self.size)
+        return (*base[: self.axis], count, *base[self.axis + 1 :], self.size)
 
     def index(self, base: Shape, at: Sequence[Dim]) -> tuple[Dim, ...]:
         window = add(mul(at[self.axis], self.step), at[-1])
-        return (*at[:self.axis], window, *at[self.axis + 1:-1])
+        return (*at[: self.axis], window, *at[self.axis + 1 : -1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +225,19 @@ class Bitcast:
 
 
 Retype = (AsReal, AsComplex, Conj, Bitcast)
-Step = (Index | Permute | Expand | Reshape | Diagonal | Unfold | Strided
-        | AsReal | AsComplex | Conj | Bitcast)
+Step = (
+    Index
+    | Permute
+    | Expand
+    | Reshape
+    | Diagonal
+    | Unfold
+    | Strided
+    | AsReal
+    | AsComplex
+    | Conj
+    | Bitcast
+)
 
 
 def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -234,8 +249,9 @@ def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:
         i2, j2 = min(i + 1, len(base)), min(j + 1, len(to))
         a, b = product(base[i:i2]), product(to[j:j2])
         while is_equal(a, b) is not True:
-            if (isinstance(a, int) and isinstance(b, int) and a < b or j2 == len(to)) \
-                    and i2 < len(base):
+            if (isinstance(a, int) and isinstance(b, int) and a < b or j2 == len(to)) and i2 < len(
+                base
+            ):
                 i2 += 1
                 a = product(base[i:i2])
             elif j2 < len(to):

@@ -44,9 +44,29 @@ from tracegrad.loops.builder import flat_index
 from tracegrad.types import Shape
 
 __all__ = [
-    "AsComplex", "AsReal", "Bitcast", "Conj", "Diagonal", "Expand", "Geometry", "Index", "Item",
-    "NewAxis", "Permute", "Pick", "Reshape", "Retype", "Span", "Step", "Strided", "Unfold", "View",
-    "advance", "dense_strides", "overlaps_itself", "reshape_strides",
+    "AsComplex",
+    "AsReal",
+    "Bitcast",
+    "Conj",
+    "Diagonal",
+    "Expand",
+    "Geometry",
+    "Index",
+    "Item",
+    "NewAxis",
+    "Permute",
+    "Pick",
+    "Reshape",
+    "Retype",
+    "Span",
+    "Step",
+    "Strided",
+    "Unfold",
+    "View",
+    "advance",
+    "dense_strides",
+    "overlaps_itself",
+    "reshape_strides",
 ]
 
 
@@ -124,8 +144,10 @@ class View:
 def _is_identity(step: Step, shape: Shape) -> bool:
     match step:
         case Index(items=items):
-            return all(isinstance(i, Span) and i.start == 0 and i.step == 1 for i in items) \
+            return (
+                all(isinstance(i, Span) and i.start == 0 and i.step == 1 for i in items)
                 and step.shape(shape) == shape
+            )
         case Permute(order=order):
             return order == tuple(range(len(order)))
         case Expand(to=to) | Reshape(to=to):
@@ -152,7 +174,8 @@ def _merge_tail(steps: list[Step], base: Shape) -> None:
             case Index(items=a), Index(items=b) if not _empties_new_axis(a, b):
                 merged = Index(_compose(a, b))
             case _, Strided() if View(tuple(steps[:-1])).shape(base) == base and all(
-                    isinstance(s, Reshape) for s in steps[:-1]):
+                isinstance(s, Reshape) for s in steps[:-1]
+            ):
                 merged = second
             case _:
                 return
@@ -165,8 +188,10 @@ def _empties_new_axis(first: tuple[Item, ...], second: tuple[Item, ...]) -> bool
     """Whether `second` takes an empty span of an axis that `first` made (not one `Index`)."""
     made = [i for i in first if not isinstance(i, Pick)]
     taken = [i for i in second if not isinstance(i, NewAxis)]
-    return any(isinstance(m, NewAxis) and isinstance(t, Span) and t.size != 1
-               for m, t in zip(made, taken, strict=True))
+    return any(
+        isinstance(m, NewAxis) and isinstance(t, Span) and t.size != 1
+        for m, t in zip(made, taken, strict=True)
+    )
 
 
 def _compose(first: tuple[Item, ...], second: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -187,8 +212,9 @@ def _compose(first: tuple[Item, ...], second: tuple[Item, ...]) -> tuple[Item, .
             out.append(Pick(add(item.start, mul(then.at, item.step))))
         else:
             assert isinstance(then, Span)
-            out.append(Span(add(item.start, mul(then.start, item.step)), then.size,
-                            item.step * then.step))
+            out.append(
+                Span(add(item.start, mul(then.start, item.step)), then.size, item.step * then.step)
+            )
     out.extend(outer)
     return tuple(out)
 
@@ -197,8 +223,13 @@ def _compose(first: tuple[Item, ...], second: tuple[Item, ...]) -> tuple[Item, .
 def _geometry(view: View, base: Shape) -> Geometry | None:
     geometry = Geometry(0, base, dense_strides(base))
     for step in view.steps:
-        stepped = advance(geometry, step, dense=geometry.stride == dense_strides(
-            geometry.size) and geometry.offset == 0 and geometry.size == base)
+        stepped = advance(
+            geometry,
+            step,
+            dense=geometry.stride == dense_strides(geometry.size)
+            and geometry.offset == 0
+            and geometry.size == base,
+        )
         if stepped is None:
             return None
         geometry = stepped

@@ -47,8 +47,10 @@ def _section(title: str, rows: Sequence[str]) -> list[str]:
 
 
 def _graphs(lowering: Lowering) -> list[str]:
-    return [f"{stage:<11}{_size(lowering.graph(stage))} nodes"
-            for stage in ("traced", "functional", "joint", "optimized")]
+    return [
+        f"{stage:<11}{_size(lowering.graph(stage))} nodes"
+        for stage in ("traced", "functional", "joint", "optimized")
+    ]
 
 
 def _size(graph: Graph) -> int:
@@ -61,16 +63,20 @@ def _writes(lowering: Lowering) -> list[str]:
     if not updates:
         return []
     copies = sum("copies its base" in note for note in plan.notes)
-    rows = [f"{len(updates)} partial writes (forward and backward), "
-            f"{len(updates) - copies} in place, {copies} after a copy of the base"]
+    rows = [
+        f"{len(updates)} partial writes (forward and backward), "
+        f"{len(updates) - copies} in place, {copies} after a copy of the base"
+    ]
     counted = Counter(plan.notes)
     return rows + [note if n == 1 else f"{note} ({n} times)" for note, n in counted.items()]
 
 
 def _kernels(program: Program) -> list[str]:
     launches = Counter(s.kernel.name for s in program.launches())
-    return [f"{k.name:<5} {_shape(k.body)}{_times(launches[k.name])}{_where(k)}"
-            for k in program.kernels()]
+    return [
+        f"{k.name:<5} {_shape(k.body)}{_times(launches[k.name])}{_where(k)}"
+        for k in program.kernels()
+    ]
 
 
 def _times(n: int) -> str:
@@ -105,8 +111,10 @@ def _memory(program: Program) -> list[str]:
             total = sum(n * b.dtype.nbytes for b in buffers for n in sizes((b.size,)))
             rows.append(f"{place.value:<9}{total:>12,} bytes in {len(buffers)} buffers")
     temporary = [b for b in program.at(Place.ARENA) if b.index >= 0]
-    rows.append(f"{'arena':<9}{program.arena_nbytes:>12,} bytes shared by {len(temporary)} "
-                "temporary buffers")
+    rows.append(
+        f"{'arena':<9}{program.arena_nbytes:>12,} bytes shared by {len(temporary)} "
+        "temporary buffers"
+    )
     written = [b.hint for b in program.at(Place.INPUT) if b.written]
     if written:
         rows.append(f"written in the caller's memory: {', '.join(written)}")

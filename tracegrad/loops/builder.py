@@ -98,8 +98,17 @@ class LoopBuilder:
         self.checks.append(message)
         self._add(Check(cond, len(self.checks), value, self.loc))
 
-    def gemm(self, m: Dim, n: Dim, k: Dim, a: Operand, b: Operand, c: Operand, dtype: DType,
-             accumulate: bool = False) -> None:
+    def gemm(
+        self,
+        m: Dim,
+        n: Dim,
+        k: Dim,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+        dtype: DType,
+        accumulate: bool = False,
+    ) -> None:
         self._add(Gemm(m, n, k, a, b, c, dtype, accumulate, self.loc))
 
     # -- blocks
@@ -116,8 +125,9 @@ class LoopBuilder:
         self._add(For(var, extent, tag, body, self.loc))
 
     @contextmanager
-    def loops(self, extents: Sequence[Dim], tag: LoopTag = LoopTag.PARALLEL
-              ) -> Iterator[tuple[Dim, ...]]:
+    def loops(
+        self, extents: Sequence[Dim], tag: LoopTag = LoopTag.PARALLEL
+    ) -> Iterator[tuple[Dim, ...]]:
         """A nest over all of `extents`; yields the indices, outermost first."""
         if not extents:
             yield ()

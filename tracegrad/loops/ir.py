@@ -43,10 +43,10 @@ class Intrinsic:
 class LoopTag(Enum):
     """How the iterations of a `For` may run."""
 
-    SERIAL = "serial"      # in order
+    SERIAL = "serial"  # in order
     PARALLEL = "parallel"  # in any order, no iteration reads what another writes
-    VECTOR = "vector"      # as PARALLEL, and worth a SIMD loop
-    UNROLL = "unroll"      # in order, repeated in the text
+    VECTOR = "vector"  # as PARALLEL, and worth a SIMD loop
+    UNROLL = "unroll"  # in order, repeated in the text
 
 
 class Combine(Enum):
@@ -75,8 +75,11 @@ class Const:
     dtype: DType
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Const) and self.dtype is other.dtype
-                and repr(self.value) == repr(other.value))
+        return (
+            isinstance(other, Const)
+            and self.dtype is other.dtype
+            and repr(self.value) == repr(other.value)
+        )
 
     def __hash__(self) -> int:
         return hash((repr(self.value), self.dtype.name))

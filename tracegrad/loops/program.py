@@ -20,9 +20,9 @@ from tracegrad.source import SourceLoc
 class Place(Enum):
     """Where a buffer lives."""
 
-    INPUT = "input"        # passed by the caller; written only if `Buffer.written`
-    OUTPUT = "output"      # passed by the caller
-    ARENA = "arena"        # at `Buffer.offset` bytes of the workspace
+    INPUT = "input"  # passed by the caller; written only if `Buffer.written`
+    OUTPUT = "output"  # passed by the caller
+    ARENA = "arena"  # at `Buffer.offset` bytes of the workspace
     CONSTANT = "constant"  # `Buffer.data`
 
 

@@ -56,8 +56,9 @@ def _div_pairs(b: GraphBuilder, x: Pair, y: Pair) -> Pair:
     across = sub(b, second, mul(b, first, ratio))
     im = mul(b, where(b, by_re, across, neg(b, across)), scale)
     zero = logical_and(b, eq(b, size_re, 0), eq(b, size_im, 0))
-    return Pair(where(b, zero, div(b, x.re, size_re), re),
-                where(b, zero, div(b, x.im, size_re), im))
+    return Pair(
+        where(b, zero, div(b, x.re, size_re), re), where(b, zero, div(b, x.im, size_re), im)
+    )
 
 
 def _abs_pairs(b: GraphBuilder, x: Pair) -> Operand:

@@ -53,11 +53,16 @@ def _reference(attrs: TransformAttrs, *xs: Any, regions: Any = ()) -> Any:
 
 
 transform = declare(
-    name="transform", attrs=TransformAttrs, infer=lambda a, *xs: a.results,
-    reference=_reference, derivative=NoGradient("it is expanded before differentiation"),
-    lowering=Special("expanded by autodiff.expand"), samples=lambda rng: [],
+    name="transform",
+    attrs=TransformAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_reference,
+    derivative=NoGradient("it is expanded before differentiation"),
+    lowering=Special("expanded by autodiff.expand"),
+    samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
-    doc="A derivative of the function in the region, taken where the node stands.")
+    doc="A derivative of the function in the region, taken where the node stands.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,16 @@ def _gradients_reference(attrs: GradientsAttrs, *xs: Any) -> Any:
 
 
 gradients = declare(
-    name="gradients", attrs=GradientsAttrs, infer=lambda a, *xs: a.results,
-    reference=_gradients_reference, derivative=NoGradient("it is expanded before differentiation"),
-    lowering=Special("expanded by autodiff.expand"), samples=lambda rng: [],
+    name="gradients",
+    attrs=GradientsAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_gradients_reference,
+    derivative=NoGradient("it is expanded before differentiation"),
+    lowering=Special("expanded by autodiff.expand"),
+    samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
-    doc="``backward()`` inside a trace: reverse mode over the nodes before this one.")
+    doc="``backward()`` inside a trace: reverse mode over the nodes before this one.",
+)
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -120,12 +130,13 @@ def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
         *operands, count = operands  # type: ignore[assignment]
         trips = min(trips, int(count))
     state = [np.asarray(x) for x in operands[:n]]
-    consts = operands[n:n + attrs.consts]
+    consts = operands[n : n + attrs.consts]
     stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
     order = range(trips)
     for k in reversed(order) if attrs.reverse else order:
-        out = body(*state, *consts, *[x[k] for x in operands[n + attrs.consts:]],
-                   **{attrs.index: k})
+        out = body(
+            *state, *consts, *[x[k] for x in operands[n + attrs.consts :]], **{attrs.index: k}
+        )
         state = out[:n]
         for stack, y in zip(stacks, out[n:], strict=True):
             stack[k] = y
@@ -133,11 +144,16 @@ def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
 
 
 loop = declare(
-    name="loop", attrs=LoopAttrs, infer=lambda a, *xs: a.results, reference=_loop_reference,
+    name="loop",
+    attrs=LoopAttrs,
+    infer=lambda a, *xs: a.results,
+    reference=_loop_reference,
     derivative=ByRegions("carries backwards through the iterations"),
-    lowering=Special("a loop around the kernels of its region"), samples=lambda rng: [],
+    lowering=Special("a loop around the kernels of its region"),
+    samples=lambda rng: [],
     traits=frozenset({Trait.EXPENSIVE}),
-    doc="Runs the region once for each index, carrying values from one to the next.")
+    doc="Runs the region once for each index, carrying values from one to the next.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +162,31 @@ class PositionAttrs(Attrs):
 
 
 position = declare(
-    name="position", attrs=PositionAttrs, infer=lambda a: TensorType((), I64),
+    name="position",
+    attrs=PositionAttrs,
+    infer=lambda a: TensorType((), I64),
     reference=lambda a: np.asarray(a.at, np.int64),
     derivative=NoGradient("an index is an integer"),
     lowering=Point(lambda lb, a, out, index: IndexValue(a.at)),
-    traits=frozenset({Trait.CHEAP}), samples=lambda rng: [Sample((), PositionAttrs(3))],
-    doc="The value of an index expression.")
+    traits=frozenset({Trait.CHEAP}),
+    samples=lambda rng: [Sample((), PositionAttrs(3))],
+    doc="The value of an index expression.",
+)
 
 
-def emit_loop(b: GraphBuilder, region: Graph, index: str, trips: Dim, *,
-              carries: Sequence[Operand], consts: Sequence[Operand] = (),
-              xs: Sequence[Operand] = (), reverse: bool = False,
-              hints: Sequence[str] = (), count: Operand | None = None) -> tuple[Value, ...]:
+def emit_loop(
+    b: GraphBuilder,
+    region: Graph,
+    index: str,
+    trips: Dim,
+    *,
+    carries: Sequence[Operand],
+    consts: Sequence[Operand] = (),
+    xs: Sequence[Operand] = (),
+    reverse: bool = False,
+    hints: Sequence[str] = (),
+    count: Operand | None = None,
+) -> tuple[Value, ...]:
     """Add a loop over `region`, `count` times if given; returns the final carries, then the
     stacks."""
     n = len(carries)
@@ -166,8 +195,13 @@ def emit_loop(b: GraphBuilder, region: Graph, index: str, trips: Dim, *,
         results.append(TensorType((trips, *y.shape), y.type.dtype))
     attrs = LoopAttrs(index, trips, reverse, n, len(consts), tuple(results), count is not None)
     last = () if count is None else (count,)
-    return b.emit(loop, (*carries, *consts, *xs, *last), attrs,  # type: ignore[no-any-return]
-                  regions=(region,), hints=hints or ("loop",) * len(results))
+    return b.emit(
+        loop,
+        (*carries, *consts, *xs, *last),
+        attrs,  # type: ignore[no-any-return]
+        regions=(region,),
+        hints=hints or ("loop",) * len(results),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +227,14 @@ checkpoint = declare(
 
 
 after = declare(
-    name="after", infer=lambda a, x, token: x, reference=lambda a, x, token: x,
-    derivative=Rules(lambda b, a, cts, outs, xs: (cts[0], None),
-                     lambda b, a, ts, outs, xs: (ts[0],)),
+    name="after",
+    infer=lambda a, x, token: x,
+    reference=lambda a, x, token: x,
+    derivative=Rules(
+        lambda b, a, cts, outs, xs: (cts[0], None), lambda b, a, ts, outs, xs: (ts[0],)
+    ),
     lowering=Point(lambda lb, a, out, index, x, token: x(index), folds=False),
     samples=lambda rng: [Sample((rng.standard_normal((2, 3)), rng.standard_normal(4)))],
     doc="Operand 0, once operand 1 is there: what is computed from it is computed no earlier, "
-        "and is not merged with what was computed from operand 0 before.")
+    "and is not merged with what was computed from operand 0 before.",
+)

@@ -130,9 +130,7 @@ power = pointwise(
 
 # --------------------------------------------------------------------- exponentials, logarithms
 
-exp = _unary(
-    "exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out), on_complex=True
-)
+exp = _unary("exp", call("exp", 1, np.exp), lambda b, t, out, x: mul(b, t, out), on_complex=True)
 
 exp2 = _unary(
     "exp2",

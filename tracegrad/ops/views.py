@@ -84,8 +84,7 @@ def take(attrs: ViewAttrs, x: np.ndarray) -> np.ndarray:
     return x.reshape(-1)[flat_positions(attrs.view, x.shape)]
 
 
-def _at_view(lb: object, attrs: ViewAttrs, out: TensorType, index: Sequence[Dim],
-             x: Any) -> Expr:
+def _at_view(lb: object, attrs: ViewAttrs, out: TensorType, index: Sequence[Dim], x: Any) -> Expr:
     return x.through(attrs.view, index)  # type: ignore[no-any-return]
 
 
@@ -115,10 +114,23 @@ def transpose_view(b: GraphBuilder, view: View, ct: Operand, shape: Shape) -> Op
             case Conj():
                 ct = as_view(b, ct, Conj())
             case Index(items=items) if _keeps_everything(items, before):
-                ct = as_view(b, ct, Reshape(before), Index(tuple(
-                    Span(n - 1, n, -1) if isinstance(i, Span) and i.step == -1
-                    else Span(0, n) for i, n in
-                    zip((i for i in items if not isinstance(i, NewAxis)), before, strict=True))))
+                ct = as_view(
+                    b,
+                    ct,
+                    Reshape(before),
+                    Index(
+                        tuple(
+                            Span(n - 1, n, -1)
+                            if isinstance(i, Span) and i.step == -1
+                            else Span(0, n)
+                            for i, n in zip(
+                                (i for i in items if not isinstance(i, NewAxis)),
+                                before,
+                                strict=True,
+                            )
+                        )
+                    ),
+                )
             case _:
                 ct = add_slices(b, _zero(ct), ct, view=View((step,)), shape=before)
     return ct
@@ -133,9 +145,11 @@ def _zero(like: Operand) -> Operand:
 def _keeps_everything(items: Sequence[object], shape: Shape) -> bool:
     """Whether basic indexing only adds axes, drops axes of size 1 or reverses."""
     axes = [i for i in items if not isinstance(i, NewAxis)]
-    return all((isinstance(i, Pick) and n == 1)
-               or (isinstance(i, Span) and i.size == n and i.step in (1, -1))
-               for i, n in zip(axes, shape, strict=True))
+    return all(
+        (isinstance(i, Pick) and n == 1)
+        or (isinstance(i, Span) and i.size == n and i.step in (1, -1))
+        for i, n in zip(axes, shape, strict=True)
+    )
 
 
 def as_view(b: GraphBuilder, x: Operand, *steps: Step) -> Operand:
@@ -147,13 +161,17 @@ def as_view(b: GraphBuilder, x: Operand, *steps: Step) -> Operand:
 
 
 as_strided = declare(
-    name="as_strided", attrs=ViewAttrs, infer=infer_view,
+    name="as_strided",
+    attrs=ViewAttrs,
+    infer=infer_view,
     reference=take,
     derivative=Linear(lambda b, a, ct, xs: (transpose_view(b, a.view, ct, xs[0].shape),)),
-    lowering=Point(_at_view, same_index=False), traits=frozenset({Trait.VIEW, Trait.CHEAP}),
+    lowering=Point(_at_view, same_index=False),
+    traits=frozenset({Trait.VIEW, Trait.CHEAP}),
     pairs=each_part,
     samples=lambda rng: [Sample((x,), ViewAttrs(v)) for x, v in _view_samples(rng)],
-    doc="Elements of operand 0 that the view reads, as a new value.")
+    doc="Elements of operand 0 that the view reads, as a new value.",
+)
 
 
 # -------------------------------------------------------------------- copy_slices, add_slices
@@ -162,8 +180,10 @@ as_strided = declare(
 def _infer_slices(attrs: SlicesAttrs, base: TensorType, src: TensorType) -> TensorType:
     part = attrs.view.shape(attrs.shape)
     if base.shape not in ((), attrs.shape) or src.shape not in ((), part):
-        raise ShapeError(f"a part of shape {part} of a base of shape {attrs.shape} does not fit "
-                         f"operands {base} and {src}")
+        raise ShapeError(
+            f"a part of shape {part} of a base of shape {attrs.shape} does not fit "
+            f"operands {base} and {src}"
+        )
     return TensorType(attrs.shape, src.dtype if base.shape == () else base.dtype)
 
 
@@ -195,8 +215,9 @@ def _emit_add(lb: Any, attrs: SlicesAttrs, outs: Any, base: Any, src: Any) -> No
         with lb.loops(part) as index:
             value, flat = src(index), attrs.view.flat(attrs.shape, index)
             assert add.intrinsic is not None
-            outs[0].store_flat(flat, Apply(
-                add.intrinsic, (outs[0].load_flat(flat), value), outs[0].type.dtype))
+            outs[0].store_flat(
+                flat, Apply(add.intrinsic, (outs[0].load_flat(flat), value), outs[0].type.dtype)
+            )
         return
     with lb.loops(part, LoopTag.SERIAL) as index:
         value = src(index)
@@ -204,21 +225,35 @@ def _emit_add(lb: Any, attrs: SlicesAttrs, outs: Any, base: Any, src: Any) -> No
 
 
 copy_slices: OpDef = declare(
-    name="copy_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_copy_reference,
-    derivative=Linear(lambda b, a, ct, xs: (
-        copy_slices(b, ct, 0, view=a.view, shape=a.shape), as_view(b, ct, *a.view.steps))),
-    lowering=Nest(_emit_copy), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
+    name="copy_slices",
+    attrs=SlicesAttrs,
+    infer=_infer_slices,
+    reference=_copy_reference,
+    derivative=Linear(
+        lambda b, a, ct, xs: (
+            copy_slices(b, ct, 0, view=a.view, shape=a.shape),
+            as_view(b, ct, *a.view.steps),
+        )
+    ),
+    lowering=Nest(_emit_copy),
+    traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
     pairs=each_part,
     samples=lambda rng: _slices_samples(rng, injective=True),
-    doc="Operand 0 with the part that the view reads replaced by operand 1.")
+    doc="Operand 0 with the part that the view reads replaced by operand 1.",
+)
 
 add_slices = declare(
-    name="add_slices", attrs=SlicesAttrs, infer=_infer_slices, reference=_add_reference,
+    name="add_slices",
+    attrs=SlicesAttrs,
+    infer=_infer_slices,
+    reference=_add_reference,
     derivative=Linear(lambda b, a, ct, xs: (ct, as_view(b, ct, *a.view.steps))),
-    lowering=Nest(_emit_add), traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
+    lowering=Nest(_emit_add),
+    traits=frozenset({Trait.UPDATES_FIRST, Trait.READS_ONCE}),
     pairs=each_part,
     samples=lambda rng: _slices_samples(rng, injective=False),
-    doc="Operand 0 with operand 1 added at the elements that the view reads.")
+    doc="Operand 0 with operand 1 added at the elements that the view reads.",
+)
 
 
 # ----------------------------------------------------------------------------------- samples
@@ -230,9 +265,12 @@ def _view_samples(rng: np.random.Generator) -> list[tuple[np.ndarray, View]]:
         (x, Index((Pick(1), Span(0, 4)))),
         (x, Index((Span(2, 3, -1), Span(1, 2, 2)))),
         (x, Index((NewAxis(), Span(0, 3), Pick(2)))),
-        (x, Permute((1, 0))), (x, Reshape((2, 6))), (x, Reshape((12,))),
+        (x, Permute((1, 0))),
+        (x, Reshape((2, 6))),
+        (x, Reshape((12,))),
         (rng.standard_normal((3, 1)), Expand((3, 5))),
-        (flat, Strided((3, 3), (1, 1), 1)), (flat, Strided((2, 2), (2, 0), 0)),
+        (flat, Strided((3, 3), (1, 1), 1)),
+        (flat, Strided((2, 2), (2, 0), 0)),
         (np.zeros((0, 3)), Reshape((3, 0))),
     ]
     out = [(base, View((step,))) for base, step in views]
@@ -253,5 +291,3 @@ def _slices_samples(rng: np.random.Generator, injective: bool) -> list[Sample]:
         src = rng.standard_normal(part) if x.dtype.kind == "f" else rng.integers(0, 9, part)
         out.append(Sample((x, src.astype(x.dtype)), SlicesAttrs(v, x.shape)))
     return out
-
-

@@ -63,16 +63,25 @@ def _pruned(node: Node, attrs: LoopAttrs, needed: set[Value]) -> Node:
     results = (*kept, *stacks)
     if not results:
         return node  # it stays for what it checks
-    if len(inputs) == len(region.inputs) and len(results) == len(node.results) \
-            and len(inner.nodes) == len(region.nodes):
+    if (
+        len(inputs) == len(region.inputs)
+        and len(results) == len(node.results)
+        and len(inner.nodes) == len(region.nodes)
+    ):
         return node
     inner = replace(inner, inputs=tuple(region.inputs[k] for k in inputs), tracked=())
     return replace(
-        node, regions=(inner,),
-        operands=(*(node.operands[k] for k in inputs), *node.operands[len(region.inputs):]),
+        node,
+        regions=(inner,),
+        operands=(*(node.operands[k] for k in inputs), *node.operands[len(region.inputs) :]),
         results=tuple(node.results[k] for k in results),
-        attrs=replace(attrs, carries=len(kept), consts=len(consts),
-                      results=tuple(attrs.results[k] for k in results)))
+        attrs=replace(
+            attrs,
+            carries=len(kept),
+            consts=len(consts),
+            results=tuple(attrs.results[k] for k in results),
+        ),
+    )
 
 
 def hoist_invariants(graph: Graph) -> Graph:
@@ -88,8 +97,13 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
         regions = map_regions(node, hoist_invariants)
         if regions is node.regions:
             return copy_node(b, node, operands)
-        return b.emit(node.op, operands, node.attrs, regions=regions,  # type: ignore[no-any-return]
-                      hint=node.results[0].hint if node.results else "")
+        return b.emit(
+            node.op,
+            operands,
+            node.attrs,
+            regions=regions,  # type: ignore[no-any-return]
+            hint=node.results[0].hint if node.results else "",
+        )
     region = hoist_invariants(node.regions[0])
     n, m = attrs.carries, attrs.carries + attrs.consts
     count = None
@@ -103,7 +117,8 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
     invariant: dict[Value, Node] = {}
     for inner in region.nodes:
         fixed = _is_fixed(inner, attrs.index) and all(
-            x in outside or x in invariant for x in inner.values())
+            x in outside or x in invariant for x in inner.values()
+        )
         if fixed:
             invariant.update((r, inner) for r in inner.results)
         if fixed and (not inner.operands or inner.op.has(Trait.VIEW)):
@@ -116,9 +131,18 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
     if not moved:
         if region is node.regions[0]:
             return copy_node(b, node, operands if count is None else (*operands, count))
-        return emit_loop(b, region, attrs.index, attrs.trips, carries=operands[:n],
-                         consts=operands[n:m], xs=operands[m:], reverse=attrs.reverse,
-                         hints=[r.hint for r in node.results], count=count)
+        return emit_loop(
+            b,
+            region,
+            attrs.index,
+            attrs.trips,
+            carries=operands[:n],
+            consts=operands[n:m],
+            xs=operands[m:],
+            reverse=attrs.reverse,
+            hints=[r.hint for r in node.results],
+            count=count,
+        )
     read = {x for inner in stay for x in inner.values()}
     read |= {x for x in region.outputs if isinstance(x, Value)}
     extra = [v for v in moved if v in read and v not in virtual]
@@ -128,15 +152,27 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
     def put(x: Operand) -> Operand:
         return literal.get(x, x) if isinstance(x, Value) else x
 
-    inner_graph = remove_dead(Graph(
-        region.name, region.stage,
-        (*region.inputs[:m], *extra, *region.inputs[m:]),
-        tuple(replace(s, operands=tuple(map(put, s.operands))) for s in stay),
-        tuple(map(put, region.outputs))))
+    inner_graph = remove_dead(
+        Graph(
+            region.name,
+            region.stage,
+            (*region.inputs[:m], *extra, *region.inputs[m:]),
+            tuple(replace(s, operands=tuple(map(put, s.operands))) for s in stay),
+            tuple(map(put, region.outputs)),
+        )
+    )
     return emit_loop(
-        b, inner_graph, attrs.index, attrs.trips, carries=operands[:n],
-        consts=[*operands[n:m], *(moved[v] for v in extra)], xs=operands[m:],
-        reverse=attrs.reverse, hints=[r.hint for r in node.results], count=count)
+        b,
+        inner_graph,
+        attrs.index,
+        attrs.trips,
+        carries=operands[:n],
+        consts=[*operands[n:m], *(moved[v] for v in extra)],
+        xs=operands[m:],
+        reverse=attrs.reverse,
+        hints=[r.hint for r in node.results],
+        count=count,
+    )
 
 
 def _is_fixed(node: Node, index: str) -> bool:
@@ -150,8 +186,13 @@ def _is_fixed(node: Node, index: str) -> bool:
     return all(_is_fixed(n, index) for region in node.regions for n in region.nodes)
 
 
-def _move(b: GraphBuilder, node: Node, outside: dict[Value, Operand],
-          invariant: dict[Value, Node], moved: dict[Value, Operand]) -> None:
+def _move(
+    b: GraphBuilder,
+    node: Node,
+    outside: dict[Value, Operand],
+    invariant: dict[Value, Node],
+    moved: dict[Value, Operand],
+) -> None:
     """Write `node` (and the views it reads) in front of the loop."""
     stack = [node]
     while stack:
@@ -164,8 +205,13 @@ def _move(b: GraphBuilder, node: Node, outside: dict[Value, Operand],
         if top.results[0] in moved:
             continue
         with b.at(top.loc):
-            out = b.emit(top.op, [_look(x, outside, moved) for x in top.operands], top.attrs,
-                         regions=top.regions, hint=top.results[0].hint)
+            out = b.emit(
+                top.op,
+                [_look(x, outside, moved) for x in top.operands],
+                top.attrs,
+                regions=top.regions,
+                hint=top.results[0].hint,
+            )
         moved.update(zip(top.results, out if isinstance(out, tuple) else (out,), strict=True))
 
 

@@ -186,8 +186,11 @@ def add_other_part(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Oper
     if not is_zero(splat(inner.operands[0], producer_of)):
         return None
     parts = (node.operands[1], inner.operands[1])
-    return b.emit(pair, parts if k == 0 else parts[::-1],  # type: ignore[no-any-return]
-                  PairAttrs(node.result.shape[:-1]))
+    return b.emit(
+        pair,
+        parts if k == 0 else parts[::-1],  # type: ignore[no-any-return]
+        PairAttrs(node.result.shape[:-1]),
+    )
 
 
 @rule(add_slices)
@@ -202,8 +205,6 @@ def add_to_part(b: GraphBuilder, node: Node, producer_of: ProducerOf) -> Operand
         return None
     parts[k] = add(b, parts[k], src)
     return b.emit(pair, parts, inner.attrs)  # type: ignore[no-any-return]
-
-
 
 
 # ------------------------------------------------------------------------------- replacing

@@ -91,15 +91,17 @@ class Shared:
         kernel = self._kernels.get(key)
         if kernel is None:
             kernel = self._kernels[key] = self.map_kernel(
-                replace(lowered.kernel, name=f"k{len(self._kernels)}"))
+                replace(lowered.kernel, name=f"k{len(self._kernels)}")
+            )
         return Run(kernel, lowered, node)
 
 
 class Body:
     """Lowers one graph; `indices` are the names of the loops around it."""
 
-    def __init__(self, graph: Graph, overwritable: set[Value], shared: Shared,
-                 indices: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, graph: Graph, overwritable: set[Value], shared: Shared, indices: tuple[str, ...] = ()
+    ) -> None:
         self.effects: Effects = resolve_effects(graph, overwritable)
         self.graph = self.effects.graph
         self.fusion: Fusion = fuse(self.effects)
@@ -118,15 +120,17 @@ class Body:
             if isinstance(first.attrs, CONTROL):
                 self._control(first)
                 continue
-            for lowered in lower_group(self.fusion, group, self._stored.__contains__, f"k{k}",
-                                       self.indices):
+            for lowered in lower_group(
+                self.fusion, group, self._stored.__contains__, f"k{k}", self.indices
+            ):
                 self.items.append(self.shared.run(lowered, first))
         return self.items
 
     def copy(self, source: Operand, target: Value, name: str) -> None:
         """Store `source` into the buffer of `target`."""
-        self.items.append(self.shared.run(
-            lower_copy(self.fusion, source, target, name, self.indices), None))
+        self.items.append(
+            self.shared.run(lower_copy(self.fusion, source, target, name, self.indices), None)
+        )
 
     def produced(self) -> set[Value]:
         """Values that a kernel or loop of this body computes."""
@@ -139,9 +143,12 @@ class Body:
         for node in self.graph.nodes:
             group = group_of.get(node.results[0])
             for x in node.values():
-                inside = (group is not None and group_of.get(x) is group
-                          and self.fusion.role.get(x) is Role.POINT
-                          and not isinstance(node.op.lowering, Nest))
+                inside = (
+                    group is not None
+                    and group_of.get(x) is group
+                    and self.fusion.role.get(x) is Role.POINT
+                    and not isinstance(node.op.lowering, Nest)
+                )
                 if not inside:
                     stored.add(x)
         return stored
@@ -162,23 +169,22 @@ class Body:
         """The kernels of the node's regions, with their inputs bound to buffers of this body."""
         attrs, xs = node.attrs, node.operands
         assert isinstance(attrs, (CondAttrs, WhileAttrs, LoopAttrs))
-        kept = (*node.results, *(x for x in xs[attrs.carries:] if isinstance(x, Value)))
+        kept = (*node.results, *(x for x in xs[attrs.carries :] if isinstance(x, Value)))
         if isinstance(attrs, CondAttrs):
             selector, n = xs[0], 1 + attrs.carries
             assert isinstance(selector, Value), "scheduling stores the selector"
             cases = [self._inner(r, node.results, xs[n:], self.indices) for r in node.regions]
             self.items.append(Choose(tuple(cases), (*kept, selector), node, selector))
         elif isinstance(attrs, WhileAttrs):
-            given, inside = xs[attrs.carries:], (*self.indices, attrs.index)
+            given, inside = xs[attrs.carries :], (*self.indices, attrs.index)
             flag, test = self._test(node.regions[0], node.results, given)
             body = self._inner(node.regions[1], node.results, given, inside)
             self.items.append(Cycle(attrs, (test, body), (*kept, flag), node, flag))
         else:
             count = xs[-1] if attrs.counted else None
             assert not isinstance(count, Literal), "scheduling stores the count"
-            given = xs[attrs.carries:len(xs) - attrs.counted]
-            body = self._inner(node.regions[0], node.results, given,
-                               (*self.indices, attrs.index))
+            given = xs[attrs.carries : len(xs) - attrs.counted]
+            body = self._inner(node.regions[0], node.results, given, (*self.indices, attrs.index))
             self.items.append(Repeat(attrs, (body,), kept, node, count))
 
     def _bind(self, region: Graph, results: Sequence[Value], given: Sequence[Operand]) -> Graph:
@@ -194,8 +200,13 @@ class Body:
                 self.shared.root[x] = self.shared.find(y)
         return _with_literals(region, bound) if bound else region
 
-    def _inner(self, region: Graph, results: Sequence[Value], given: Sequence[Operand],
-               indices: tuple[str, ...]) -> tuple[Item, ...]:
+    def _inner(
+        self,
+        region: Graph,
+        results: Sequence[Value],
+        given: Sequence[Operand],
+        indices: tuple[str, ...],
+    ) -> tuple[Item, ...]:
         """What a region computes into the buffers of `results`."""
         n = len(results)
         region = self._bind(region, results, given)
@@ -207,8 +218,9 @@ class Body:
         body.carry_back(region.inputs[:n])
         return tuple(body.items)
 
-    def _test(self, region: Graph, results: Sequence[Value], given: Sequence[Operand]
-              ) -> tuple[Value, tuple[Item, ...]]:
+    def _test(
+        self, region: Graph, results: Sequence[Value], given: Sequence[Operand]
+    ) -> tuple[Value, tuple[Item, ...]]:
         """What a region of one bool computes, and the value whose buffer holds it."""
         region = self._bind(region, results, given)
         body = Body(region, set(), self.shared, self.indices)
@@ -220,13 +232,21 @@ class Body:
     def can_share(self, carry: Value, out: Value) -> bool:
         """Whether `out` may be computed into the buffer of `carry`: its kernel is the last to
         read the carry, and reads only the element that it writes."""
-        group_at = {r: k for k, g in enumerate(self.fusion.groups) for m in g.nodes
-                    for r in m.results}
-        if out.type != carry.type or out in self.shared.root or carry in self.graph.outputs \
-                or self.graph.outputs.count(out) != 1:
+        group_at = {
+            r: k for k, g in enumerate(self.fusion.groups) for m in g.nodes for r in m.results
+        }
+        if (
+            out.type != carry.type
+            or out in self.shared.root
+            or carry in self.graph.outputs
+            or self.graph.outputs.count(out) != 1
+        ):
             return False
-        if out in group_at and out not in self.effects.in_place and not any(
-                carry in node.operands for node in self.graph.nodes):
+        if (
+            out in group_at
+            and out not in self.effects.in_place
+            and not any(carry in node.operands for node in self.graph.nodes)
+        ):
             return True
         if self.fusion.role.get(out) is not Role.POINT:
             return False
@@ -242,13 +262,20 @@ class Body:
                 result = node.results[0]
                 role = self.fusion.role[result]
                 # What is updated in place lives in the carry's buffer as well.
-                stack.extend((r, direct) for at, r in updated(node)
-                             if node.operands[at] is x and r in self.effects.in_place)
+                stack.extend(
+                    (r, direct)
+                    for at, r in updated(node)
+                    if node.operands[at] is x and r in self.effects.in_place
+                )
                 if role in (Role.VIRTUAL, Role.ABSORBED):
                     stack.append((result, False))
                     continue
-                same = direct and isinstance(node.op.lowering, Point) \
-                    and node.op.lowering.same_index and role is Role.POINT
+                same = (
+                    direct
+                    and isinstance(node.op.lowering, Point)
+                    and node.op.lowering.same_index
+                    and role is Role.POINT
+                )
                 if group_at[result] > here or (group_at[result] == here and not same):
                     return False
         return True
@@ -256,8 +283,11 @@ class Body:
     def carry_back(self, carries: tuple[Value, ...]) -> None:
         """Move the values of an iteration into the buffers that the next one reads."""
         find = self.shared.find
-        moves = [(out, carry) for out, carry in zip(self.graph.outputs, carries, strict=True)
-                 if not (isinstance(out, Value) and find(out) is find(carry))]
+        moves = [
+            (out, carry)
+            for out, carry in zip(self.graph.outputs, carries, strict=True)
+            if not (isinstance(out, Value) and find(out) is find(carry))
+        ]
         targets = {find(carry) for _, carry in moves}
         for k, (out, carry) in enumerate(moves):
             if isinstance(out, Value) and find(out) in targets:
@@ -271,9 +301,14 @@ class Body:
 
 def _with_literals(region: Graph, bound: dict[Value, Operand]) -> Graph:
     """The region with some inputs replaced by literals (its other values are the same)."""
+
     def put(x: Operand) -> Operand:
         return bound.get(x, x) if isinstance(x, Value) else x
 
     nodes = tuple(replace(m, operands=tuple(map(put, m.operands))) for m in region.nodes)
-    return replace(region, inputs=tuple(x for x in region.inputs if x not in bound),
-                   nodes=nodes, outputs=tuple(map(put, region.outputs)))
+    return replace(
+        region,
+        inputs=tuple(x for x in region.inputs if x not in bound),
+        nodes=nodes,
+        outputs=tuple(map(put, region.outputs)),
+    )

@@ -81,9 +81,11 @@ class _Resolver:
         if base in self.fixed:
             self._copied(node, "its old contents are an argument or a result")
             return
-        if any(self.key[u] > self.key[k] and any(
-                self.nodes[u].operands[j] is base for j, _ in updated(self.nodes[u]))
-               for u in others):
+        if any(
+            self.key[u] > self.key[k]
+            and any(self.nodes[u].operands[j] is base for j, _ in updated(self.nodes[u]))
+            for u in others
+        ):
             self._copied(node, "a later update starts from the same contents")
             return
         kept = self._late_reads(k, base, others)
@@ -98,8 +100,10 @@ class _Resolver:
             self.effects.keep.add(self.nodes[u].result)
             if self.key[u] > self.key[k]:
                 self.key[u] = self.key[k] - 0.5
-            self._note(self.nodes[u], "the region is kept aside, since it is overwritten before "
-                                      "its last use")
+            self._note(
+                self.nodes[u],
+                "the region is kept aside, since it is overwritten before its last use",
+            )
         self.effects.in_place.add(result)
 
     def _late_reads(self, k: int, base: Value, others: list[int]) -> list[int] | None:
@@ -114,8 +118,11 @@ class _Resolver:
                 if self._redirect(k, u):
                     continue
                 kept.append(u)
-            elif is_view and reader.result not in self.effects.keep and (
-                    reader.result in self.fixed or self._last_use(u) > self.key[k]):
+            elif (
+                is_view
+                and reader.result not in self.effects.keep
+                and (reader.result in self.fixed or self._last_use(u) > self.key[k])
+            ):
                 if reader.result in self.fixed:
                     continue  # an output is stored when it is computed
                 kept.append(u)
@@ -125,8 +132,7 @@ class _Resolver:
         """Where view node `u` is read last, through further views of it too."""
         last = self.key[u]
         for w in self.users.get(self.nodes[u].result, ()):
-            last = max(last, self._last_use(w) if self.nodes[w].op.has(Trait.VIEW)
-                       else self.key[w])
+            last = max(last, self._last_use(w) if self.nodes[w].op.has(Trait.VIEW) else self.key[w])
         return last
 
     def _redirect(self, k: int, u: int) -> bool:
@@ -150,8 +156,7 @@ class _Resolver:
         if k is None:
             return False
         node = self.nodes[k]
-        return not node.operands or (node.op.has(Trait.VIEW)
-                                     and isinstance(node.attrs, ViewAttrs))
+        return not node.operands or (node.op.has(Trait.VIEW) and isinstance(node.attrs, ViewAttrs))
 
     def _copied(self, node: Node, why: str) -> None:
         what = "its base" if node.op.has(Trait.UPDATES_FIRST) else "a carry"

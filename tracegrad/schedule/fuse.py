@@ -70,8 +70,12 @@ class _Fuser:
         for node in self.nodes:
             for x in node.values():
                 self.uses.setdefault(x, []).append(node)
-        self.overwritten = {n.operands[at]: k for k, n in enumerate(self.nodes)
-                            for at, r in updated(n) if r in effects.in_place}
+        self.overwritten = {
+            n.operands[at]: k
+            for k, n in enumerate(self.nodes)
+            for at, r in updated(n)
+            if r in effects.in_place
+        }
         self.role: dict[Value, Role] = {}
         self.level: dict[Value, int] = {}
 
@@ -85,15 +89,21 @@ class _Fuser:
                 self.level[r] = level
             if role in (Role.VIRTUAL, Role.ABSORBED, Role.CONSTANT):
                 continue
-            space = node.operands[0].type.shape if role is Role.REDUCE else node.result.shape \
-                if role is Role.POINT else None
+            space = (
+                node.operands[0].type.shape
+                if role is Role.REDUCE
+                else node.result.shape
+                if role is Role.POINT
+                else None
+            )
             key = (level, k) if role in (Role.NEST, Role.LOOP) else (level, space)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(space or (), level=level)
             group.nodes.append(node)
-        ordered = sorted(groups.values(), key=lambda g: (
-            g.level, self.position[g.nodes[0].results[0]]))
+        ordered = sorted(
+            groups.values(), key=lambda g: (g.level, self.position[g.nodes[0].results[0]])
+        )
         return Fusion([part for g in ordered for part in _chunks(g)], self.role, self.node_of)
 
     # -- roles
@@ -130,8 +140,9 @@ class _Fuser:
             return Role.NEST
         assert isinstance(lowering, Point), f"{node.op.name} cannot be lowered"
         stored = node.result in self.outputs or node.result in self.effects.keep
-        virtual = not node.operands or (node.op.has(Trait.VIEW)
-                                        and isinstance(node.attrs, ViewAttrs))
+        virtual = not node.operands or (
+            node.op.has(Trait.VIEW) and isinstance(node.attrs, ViewAttrs)
+        )
         return Role.VIRTUAL if virtual and not stored else Role.POINT
 
     def _materialise(self, x: Operand) -> None:
@@ -158,33 +169,46 @@ class _Fuser:
             if not isinstance(y, Value):
                 continue
             role = self.role.get(y)
-            if role is Role.POINT and len(self.uses[y]) == 1 and y not in self.outputs \
-                    and y not in self.effects.keep and len(tree) < MAX_NODES \
-                    and (by is user or _reads_same_index(by)):
+            if (
+                role is Role.POINT
+                and len(self.uses[y]) == 1
+                and y not in self.outputs
+                and y not in self.effects.keep
+                and len(tree) < MAX_NODES
+                and (by is user or _reads_same_index(by))
+            ):
                 tree.append(y)
                 stack.extend((z, self.node_of[y]) for z in self.node_of[y].operands)
             elif role is Role.VIRTUAL:
                 node = self.node_of[y]
-                if isinstance(node.attrs, ViewAttrs) and self._same_region(node, update) and (
-                        by is user or _reads_same_index(by)):
+                if (
+                    isinstance(node.attrs, ViewAttrs)
+                    and self._same_region(node, update)
+                    and (by is user or _reads_same_index(by))
+                ):
                     continue
                 stack.extend((z, node) for z in node.operands)
-            elif (self.overwritten.get(y, at + 1) <= at
-                  or y is update.operands[0] and by is not update):
+            elif (
+                self.overwritten.get(y, at + 1) <= at
+                or y is update.operands[0]
+                and by is not update
+            ):
                 return False
         return True
 
     def _same_region(self, view: Node, update: Node) -> bool:
         """A read of exactly the elements that the update writes, in the same order."""
-        return (view.operands[0] is update.operands[0]
-                and getattr(update.attrs, "view", None) == getattr(view.attrs, "view", None))
+        return view.operands[0] is update.operands[0] and getattr(
+            update.attrs, "view", None
+        ) == getattr(view.attrs, "view", None)
 
     # -- levels
 
     def _level(self, node: Node, role: Role) -> int:
         if updates := updated(node):
-            return max(self._need_all(node), *(
-                self._after_readers(node, at, r) for at, r in updates))
+            return max(
+                self._need_all(node), *(self._after_readers(node, at, r) for at, r in updates)
+            )
         if role is Role.REDUCE or (role is Role.POINT and _reads_same_index(node)):
             space = node.operands[0].type.shape if role is Role.REDUCE else node.result.shape
             return max((self._need(x, space) for x in node.operands), default=0)
@@ -214,8 +238,7 @@ class _Fuser:
                 result = reader.results[0]
                 if reader is node or self.position[result] > self.position[updated_to]:
                     continue
-                if self.role[result] is Role.VIRTUAL or (
-                        self.role[result] is Role.ABSORBED):
+                if self.role[result] is Role.VIRTUAL or (self.role[result] is Role.ABSORBED):
                     stack.append(result)
                 else:
                     level = max(level, self.level[result] + 1)
@@ -231,5 +254,7 @@ def _chunks(group: Group) -> list[Group]:
     """The group in pieces of at most MAX_NODES nodes."""
     if len(group.nodes) <= MAX_NODES:
         return [group]
-    return [Group(group.space, group.nodes[k:k + MAX_NODES], group.level)
-            for k in range(0, len(group.nodes), MAX_NODES)]
+    return [
+        Group(group.space, group.nodes[k : k + MAX_NODES], group.level)
+        for k in range(0, len(group.nodes), MAX_NODES)
+    ]

@@ -79,8 +79,9 @@ class KernelWriter:
         before = self.lb.loc
         lowering = node.op.lowering
         assert isinstance(lowering, Point)
-        expr = lowering.at(self.lb, node.attrs, x.type, tuple(index),
-                           *[self.source(o) for o in node.operands])
+        expr = lowering.at(
+            self.lb, node.attrs, x.type, tuple(index), *[self.source(o) for o in node.operands]
+        )
         self.lb.loc = node.loc
         if isinstance(expr, (Apply, Select, Cast)):
             expr = self.lb.let(expr, x.hint)
@@ -119,8 +120,7 @@ class KernelWriter:
     # -- the end
 
     def finish(self, name: str, loc: object = None) -> Lowered:
-        params = [Param(n, x.dtype, x.type.size, access)
-                  for x, (n, access) in self.params.items()]
+        params = [Param(n, x.dtype, x.type.size, access) for x, (n, access) in self.params.items()]
         args: list[Value | None] = list(self.params)
         if self.lb.checks:
             params.append(Param("detail", I64, 1, Access.OUT))
@@ -190,8 +190,13 @@ class ResultTarget:
         self.writer.lb.update(name, flat, combine, value)
 
 
-def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool], name: str,
-                indices: tuple[str, ...] = ()) -> list[Lowered]:
+def lower_group(
+    fusion: Fusion,
+    group: Group,
+    stored: Callable[[Value], bool],
+    name: str,
+    indices: tuple[str, ...] = (),
+) -> list[Lowered]:
     """The kernels of one group: one, or more where reductions need their own loops.
 
     `stored(v)`: the value needs a buffer, being read by another kernel or returned.
@@ -207,9 +212,17 @@ def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool], n
     here = {n.result for n in points}
     out = []
     if points or merged:
-        out.append(_lower_space(
-            fusion, group.space, points, merged,
-            lambda v: stored(v) or (v in feeds and v in here), name, indices))
+        out.append(
+            _lower_space(
+                fusion,
+                group.space,
+                points,
+                merged,
+                lambda v: stored(v) or (v in feeds and v in here),
+                name,
+                indices,
+            )
+        )
     for k, node in enumerate(apart):
         out.append(_lower_space(fusion, group.space, [], [node], stored, f"{name}_r{k}", indices))
     return out
@@ -217,8 +230,9 @@ def lower_group(fusion: Fusion, group: Group, stored: Callable[[Value], bool], n
 
 def _merged(space: Shape, reductions: list[Node]) -> list[Node]:
     """The reductions that share the nest of their group: over one set of trailing axes."""
-    trailing = [n for n in reductions
-                if _axes(n) == tuple(range(len(space)))[len(space) - len(_axes(n)):]]
+    trailing = [
+        n for n in reductions if _axes(n) == tuple(range(len(space)))[len(space) - len(_axes(n)) :]
+    ]
     if not trailing:
         return []
     return [n for n in trailing if _axes(n) == _axes(trailing[0])]
@@ -228,8 +242,15 @@ def _axes(reduction: Node) -> tuple[int, ...]:
     return reduction.attrs.axes  # type: ignore[attr-defined, no-any-return]
 
 
-def _lower_space(fusion: Fusion, space: Shape, points: list[Node], reductions: list[Node],
-                 stored: Callable[[Value], bool], name: str, indices: tuple[str, ...]) -> Lowered:
+def _lower_space(
+    fusion: Fusion,
+    space: Shape,
+    points: list[Node],
+    reductions: list[Node],
+    stored: Callable[[Value], bool],
+    name: str,
+    indices: tuple[str, ...],
+) -> Lowered:
     """Pointwise nodes and reductions over the same axes in one nest over `space`."""
     w = KernelWriter(fusion, {n.result for n in points}, indices)
     axes = _axes(reductions[0]) if reductions else ()
@@ -266,18 +287,24 @@ def _lower_space(fusion: Fusion, space: Shape, points: list[Node], reductions: l
     return w.finish(name, (points or reductions)[0].loc)
 
 
-def _accumulate(w: KernelWriter, scope, node: Node,  # type: ignore[no-untyped-def]
-                index: tuple[Dim, ...]) -> Var:
+def _accumulate(
+    w: KernelWriter,
+    scope,
+    node: Node,  # type: ignore[no-untyped-def]
+    index: tuple[Dim, ...],
+) -> Var:
     lowering = node.op.lowering
     assert isinstance(lowering, Reduction)
     dtype = node.result.dtype
     w.lb.loc = node.loc
     return scope.accumulate(  # type: ignore[no-any-return]
-        lowering.combine, Const(lowering.init(dtype), dtype), w.at(node.operands[0], index))
+        lowering.combine, Const(lowering.init(dtype), dtype), w.at(node.operands[0], index)
+    )
 
 
-def _interleave(kept: list[int], outer: tuple[Dim, ...], axes: tuple[int, ...],
-                inner: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _interleave(
+    kept: list[int], outer: tuple[Dim, ...], axes: tuple[int, ...], inner: tuple[Dim, ...]
+) -> tuple[Dim, ...]:
     index: list[Dim] = [0] * (len(kept) + len(axes))
     for k, i in zip((*kept, *axes), (*outer, *inner), strict=True):
         index[k] = i
@@ -290,14 +317,14 @@ def _lower_nest(fusion: Fusion, node: Node, name: str, indices: tuple[str, ...])
     lowering = node.op.lowering
     assert isinstance(lowering, Nest)
     updates = node.op.has(Trait.UPDATES_FIRST)
-    targets = [ResultTarget(w, r, Access.INOUT if updates else Access.OUT)
-               for r in node.results]
+    targets = [ResultTarget(w, r, Access.INOUT if updates else Access.OUT) for r in node.results]
     lowering.emit(w.lb, node.attrs, targets, *[w.source(x) for x in node.operands])
     return w.finish(name, node.loc)
 
 
-def lower_copy(fusion: Fusion, source: Operand, target: Value, name: str,
-               indices: tuple[str, ...] = ()) -> Lowered:
+def lower_copy(
+    fusion: Fusion, source: Operand, target: Value, name: str, indices: tuple[str, ...] = ()
+) -> Lowered:
     """A kernel that stores `source` (of the shape of `target`, or a literal) into `target`."""
     w = KernelWriter(fusion, set(), indices)
     w.lb.loc = target.loc

@@ -49,8 +49,9 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(graph: Graph, *, names: Sequence[str] = (),
-              map_kernel: Callable[[Kernel], Kernel] = map_cpu) -> Plan:
+def make_plan(
+    graph: Graph, *, names: Sequence[str] = (), map_kernel: Callable[[Kernel], Kernel] = map_cpu
+) -> Plan:
     """Schedule a functional, simplified graph; `names` are those of its outputs for a header.
 
     Arguments that the call writes may be overwritten in place, unless a run-time check could
@@ -64,8 +65,13 @@ def make_plan(graph: Graph, *, names: Sequence[str] = (),
 
 
 class _Planner:
-    def __init__(self, graph: Graph, overwritable: set[Value], names: Sequence[str],
-                 map_kernel: Callable[[Kernel], Kernel]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        overwritable: set[Value],
+        names: Sequence[str],
+        map_kernel: Callable[[Kernel], Kernel],
+    ) -> None:
         self.names = names
         self.overwritable = overwritable
         self.shared = Shared(map_kernel)
@@ -90,10 +96,16 @@ class _Planner:
         base = len(self.checks)
         loc = item.node.loc if item.node is not None else None
         self.checks.extend(CheckSite(message, loc) for message in item.lowered.checks)
-        names = tuple("detail" if v is None else buffers[self.shared.find(v)].name
-                      for v in item.args)
-        return Launch(item.kernel, names, base, item.lowered.kernel.loc,
-                      indices=tuple(of_atom(s) for s in item.lowered.kernel.indices))
+        names = tuple(
+            "detail" if v is None else buffers[self.shared.find(v)].name for v in item.args
+        )
+        return Launch(
+            item.kernel,
+            names,
+            base,
+            item.lowered.kernel.loc,
+            indices=tuple(of_atom(s) for s in item.lowered.kernel.indices),
+        )
 
     def _control(self, item: Repeat | Cycle | Choose, buffers: dict[Value, Buffer]) -> Step:
         """A step with steps inside."""
@@ -111,8 +123,14 @@ class _Planner:
         attrs = item.attrs
         hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
         count = None if item.count is None else name(item.count)
-        return HostLoop(Symbol(attrs.index, 0, hi), attrs.trips, attrs.reverse, blocks[0],
-                        item.node.loc, count=count)
+        return HostLoop(
+            Symbol(attrs.index, 0, hi),
+            attrs.trips,
+            attrs.reverse,
+            blocks[0],
+            item.node.loc,
+            count=count,
+        )
 
     # -- results
 
@@ -131,8 +149,11 @@ class _Planner:
             is_input = root in self.graph.inputs
             constant = self._constant(root) is not None
             if (not is_input and not constant and x in self.body.produced()) or (
-                    is_input and written and root in self.overwritable
-                    and self._write_back_input(k) == self.graph.inputs.index(root)):
+                is_input
+                and written
+                and root in self.overwritable
+                and self._write_back_input(k) == self.graph.inputs.index(root)
+            ):
                 return x
         target = Value(TensorType(x.shape, x.type.dtype), getattr(x, "hint", "value"))
         self.body.copy(x, target, f"copy{k}")
@@ -148,8 +169,9 @@ class _Planner:
         node = self.shared.producers.get(x)
         return node.attrs if node is not None and isinstance(node.attrs, ConstantAttrs) else None
 
-    def _place(self, items: Sequence[Item], outputs: list[Value]
-               ) -> tuple[list[Slot], dict[Value, Buffer]]:
+    def _place(
+        self, items: Sequence[Item], outputs: list[Value]
+    ) -> tuple[list[Slot], dict[Value, Buffer]]:
         buffers: dict[Value, Buffer] = {}
         for k, x in enumerate(self.graph.inputs):
             buffers[x] = self._buffer(x, f"in{k}", Place.INPUT, k)
@@ -175,8 +197,13 @@ class _Planner:
             buffers[v] = replace(self._buffer(v, f"tmp{k}", Place.ARENA, k), offset=offset)
         return slots, buffers
 
-    def _walk(self, items: Sequence[Item], buffers: dict[Value, Buffer],
-              spans: dict[Value, list[int]], runs: list[Run]) -> None:
+    def _walk(
+        self,
+        items: Sequence[Item],
+        buffers: dict[Value, Buffer],
+        spans: dict[Value, list[int]],
+        runs: list[Run],
+    ) -> None:
         """First and last launch of every buffer that the arena has to hold, in `spans`."""
         for item in items:
             if isinstance(item, Run):
@@ -195,8 +222,14 @@ class _Planner:
                     span = spans.setdefault(root, [first, last])
                     span[0], span[1] = min(span[0], first), max(span[1], last)
 
-    def _touch(self, v: Value, access: Access, at: int, buffers: dict[Value, Buffer],
-               spans: dict[Value, list[int]]) -> None:
+    def _touch(
+        self,
+        v: Value,
+        access: Access,
+        at: int,
+        buffers: dict[Value, Buffer],
+        spans: dict[Value, list[int]],
+    ) -> None:
         root = self.shared.find(v)
         found = buffers.get(root)
         if found is not None:
@@ -207,8 +240,9 @@ class _Planner:
         constant = self._constant(root)
         if constant is not None:
             index = sum(b.place is Place.CONSTANT for b in buffers.values())
-            buffers[root] = replace(self._buffer(root, f"const{index}", Place.CONSTANT, index),
-                                    data=constant.data.array)
+            buffers[root] = replace(
+                self._buffer(root, f"const{index}", Place.CONSTANT, index), data=constant.data.array
+            )
             return
         spans.setdefault(root, [at, at])[1] = at
 

@@ -50,8 +50,9 @@ def _visit(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
     return copy_node(b, node, operands)
 
 
-def _write_out(b: GraphBuilder, region: Graph, env: MutableMapping[Value, Operand]
-               ) -> list[Operand]:
+def _write_out(
+    b: GraphBuilder, region: Graph, env: MutableMapping[Value, Operand]
+) -> list[Operand]:
     """The outputs of `region`, its nodes written anew into `b`."""
     for node in region.nodes:
         with b.at(node.loc):
@@ -59,8 +60,17 @@ def _write_out(b: GraphBuilder, region: Graph, env: MutableMapping[Value, Operan
             if isinstance(node.attrs, CONTROL):
                 bind(env, node, _visit(b, node, operands))
             else:
-                bind(env, node, b.emit(node.op, operands, node.attrs, regions=node.regions,
-                                       hint=node.results[0].hint if node.results else ""))
+                bind(
+                    env,
+                    node,
+                    b.emit(
+                        node.op,
+                        operands,
+                        node.attrs,
+                        regions=node.regions,
+                        hint=node.results[0].hint if node.results else "",
+                    ),
+                )
     return [substitute(x, env) for x in region.outputs]
 
 
@@ -72,21 +82,26 @@ def _stored(b: GraphBuilder, x: Operand) -> Operand:
 # -------------------------------------------------------------------------------------- loops
 
 
-def _loop(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: Sequence[Operand]
-          ) -> Replaced:
+def _loop(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: Sequence[Operand]) -> Replaced:
     n = attrs.carries
     hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
     region = _unstacked(node, node.regions[0], symbol(attrs.index, 0, hi))
     stacks = [undefined(b, type=t) for t in attrs.results[n:]]
     count = _stored(b, operands[-1]) if attrs.counted else None
     return emit_loop(
-        b, region, attrs.index, attrs.trips, carries=[*operands[:n], *stacks],
-        consts=operands[n:len(operands) - attrs.counted], reverse=attrs.reverse,
-        hints=[r.hint for r in node.results], count=count)
+        b,
+        region,
+        attrs.index,
+        attrs.trips,
+        carries=[*operands[:n], *stacks],
+        consts=operands[n : len(operands) - attrs.counted],
+        reverse=attrs.reverse,
+        hints=[r.hint for r in node.results],
+        count=count,
+    )
 
 
-def _while(b: GraphBuilder, node: Node, attrs: WhileAttrs, operands: Sequence[Operand]
-           ) -> Replaced:
+def _while(b: GraphBuilder, node: Node, attrs: WhileAttrs, operands: Sequence[Operand]) -> Replaced:
     n = attrs.carries
     test, body = node.regions
     inner = GraphBuilder(test.name)
@@ -97,9 +112,16 @@ def _while(b: GraphBuilder, node: Node, attrs: WhileAttrs, operands: Sequence[Op
     checked = inner.finish(_write_out(inner, test, env))
     region = _unstacked(node, body, symbol(attrs.index, 0, last_index(attrs.most)))
     stacks = [undefined(b, type=t) for t in attrs.results[n:]]
-    return emit_while(b, checked, region, attrs.index, attrs.most,
-                      carries=[*operands[:n], *stacks], consts=operands[n:],
-                      hints=[r.hint for r in node.results])
+    return emit_while(
+        b,
+        checked,
+        region,
+        attrs.index,
+        attrs.most,
+        carries=[*operands[:n], *stacks],
+        consts=operands[n:],
+        hints=[r.hint for r in node.results],
+    )
 
 
 def _unstacked(node: Node, region: Graph, at: Dim) -> Graph:
@@ -118,8 +140,10 @@ def _unstacked(node: Node, region: Graph, at: Dim) -> Graph:
         source = b.input(whole.type, x.hint)  # type: ignore[arg-type]
         env[x] = as_strided(b, source, view=_element(at, x.type.shape))
     outputs = _write_out(b, region, env)
-    written = [copy_slices(b, stack, y, view=_element(at, y.type.shape), shape=stack.type.shape)
-               for stack, y in zip(stacks, outputs[n:], strict=True)]
+    written = [
+        copy_slices(b, stack, y, view=_element(at, y.type.shape), shape=stack.type.shape)
+        for stack, y in zip(stacks, outputs[n:], strict=True)
+    ]
     return b.finish([*outputs[:n], *written])
 
 
@@ -131,8 +155,7 @@ def _element(at: Dim, shape: Shape) -> View:
 # ----------------------------------------------------------------------------------- branches
 
 
-def _cond(b: GraphBuilder, node: Node, attrs: CondAttrs, operands: Sequence[Operand]
-          ) -> Replaced:
+def _cond(b: GraphBuilder, node: Node, attrs: CondAttrs, operands: Sequence[Operand]) -> Replaced:
     selector, given = operands[0], operands[1:]
     same = _first_of_equals(given)
     pairs = _places(node, same)
@@ -140,16 +163,22 @@ def _cond(b: GraphBuilder, node: Node, attrs: CondAttrs, operands: Sequence[Oper
     regions = []
     for region in node.regions:
         inner = GraphBuilder(region.name)
-        carries = [inner.input(t, r.hint) for t, r in zip(attrs.results, node.results,
-                                                          strict=True)]
+        carries = [inner.input(t, r.hint) for t, r in zip(attrs.results, node.results, strict=True)]
         at: dict[int, Operand] = {k: carries[j] for j, k in pairs.items()}
         at |= {k: inner.input(region.inputs[k].type, region.inputs[k].hint) for k in rest}
         env = {x: at[same[k]] for k, x in enumerate(region.inputs)}
         regions.append(inner.finish(_write_out(inner, region, env)))
-    bases = [given[pairs[j]] if j in pairs else undefined(b, type=t)
-             for j, t in enumerate(attrs.results)]
-    return emit_cond(b, _stored(b, selector), regions, [*bases, *(given[k] for k in rest)],
-                     carries=len(bases), hints=[r.hint for r in node.results])
+    bases = [
+        given[pairs[j]] if j in pairs else undefined(b, type=t) for j, t in enumerate(attrs.results)
+    ]
+    return emit_cond(
+        b,
+        _stored(b, selector),
+        regions,
+        [*bases, *(given[k] for k in rest)],
+        carries=len(bases),
+        hints=[r.hint for r in node.results],
+    )
 
 
 def _first_of_equals(xs: Sequence[Operand]) -> list[int]:

@@ -65,7 +65,8 @@ def linspace(
     if is_known((a, b)):
         ends: Any = (_value(a), _value(b))
         out: Any = np.linspace(  # type: ignore[call-overload]  # known for literal flags alone
-            *ends, n, endpoint, retstep, _given(dtype), axis)
+            *ends, n, endpoint, retstep, _given(dtype), axis
+        )
         return (made(out[0]), made(out[1])) if retstep else made(out)
     if shape_of(a) != () or shape_of(b) != () or retstep:
         raise UnsupportedError(

@@ -106,8 +106,7 @@ class Nesting(Recorder):
         inner, fam = capture.inner, capture.inner.family
         assert fam is not None, "a capture has a family from the start"
         return [
-            self._again(x, replace(x.alias, storage=inner, family=fam, own=False), None)
-            for x in xs
+            self._again(x, replace(x.alias, storage=inner, family=fam, own=False), None) for x in xs
         ]
 
     def plain(self, x: Tracer) -> Tracer:

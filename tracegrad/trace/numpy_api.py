@@ -66,9 +66,21 @@ def data_dependent(name: str) -> Callable[..., Any]:
 
 def _register_data_dependent() -> None:
     for name in (
-        "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_all",
-        "unique_counts", "unique_inverse", "extract", "compress", "intersect1d", "union1d",
-        "setdiff1d", "setxor1d", "trim_zeros",
+        "nonzero",
+        "flatnonzero",
+        "argwhere",
+        "unique",
+        "unique_values",
+        "unique_all",
+        "unique_counts",
+        "unique_inverse",
+        "extract",
+        "compress",
+        "intersect1d",
+        "union1d",
+        "setdiff1d",
+        "setxor1d",
+        "trim_zeros",
     ):
         implements(getattr(np, name))(data_dependent(f"np.{name}"))
 
@@ -253,9 +265,7 @@ def imag(val: Any) -> Any:
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Tracer:
     trace, x = start(z)
-    out = apply_op(
-        trace, arctan2, (complex_parts.imag(trace, x), complex_parts.real(trace, x))
-    )
+    out = apply_op(trace, arctan2, (complex_parts.imag(trace, x), complex_parts.real(trace, x)))
     return apply_op(trace, arithmetic.mul, (out, 180 / np.pi)) if deg else out
 
 

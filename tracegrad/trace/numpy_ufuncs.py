@@ -46,8 +46,10 @@ def dispatch(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict
     run = _METHODS.get(method)
     if run is None:
         raise _unsupported(f"np.{ufunc.__name__}.{method}")
-    targets = None if outs is None else tuple(
-        _target(trace, o, f"out= of np.{ufunc.__name__}", inputs) for o in outs
+    targets = (
+        None
+        if outs is None
+        else tuple(_target(trace, o, f"out= of np.{ufunc.__name__}", inputs) for o in outs)
     )
     return run(trace, ufunc, list(inputs), targets, keywords)
 

@@ -88,9 +88,11 @@ class Signature:
         self._limit = self._positional()
         parameters = self.signature.parameters.values() if self.signature else ()
         # A name that no keyword has stands for a positional-only parameter.
-        self._positional_names = tuple("" if p.kind is p.POSITIONAL_ONLY else p.name
-                                       for p in parameters
-                                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+        self._positional_names = tuple(
+            "" if p.kind is p.POSITIONAL_ONLY else p.name
+            for p in parameters
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        )
 
     def _positional(self) -> tuple[int, int]:
         """Fewest and most arguments with which a purely positional call is complete."""
@@ -189,7 +191,7 @@ class Signature:
         Raises:
             TypeError: they are not the next parameters, in their order.
         """
-        if tuple(kwargs) != self._positional_names[count:count + len(kwargs)]:
+        if tuple(kwargs) != self._positional_names[count : count + len(kwargs)]:
             raise TypeError("not in order")
         return kwargs.values()
 

@@ -301,10 +301,12 @@ class Recorder(ABC):
         if not is_tracking() or x.concrete is not None:
             return
         if alias.precedes_leaf:
-            source.warn(GradientWarning(
-                "a view taken before requires_grad_() on its base is used: no gradient flows "
-                "back through it; take the view afterwards"
-            ))
+            source.warn(
+                GradientWarning(
+                    "a view taken before requires_grad_() on its base is used: no gradient flows "
+                    "back through it; take the view afterwards"
+                )
+            )
         if alias.kind is CreationKind.DEFAULT:
             return
         loc = self.place()

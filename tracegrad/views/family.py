@@ -99,49 +99,111 @@ class Alias:
     @property
     def precedes_leaf(self) -> bool:
         """Whether the base was made a leaf after this view of it had been taken."""
-        return (self.is_view and self.family.leaf and not self.family.written and not self.own
-                and not self.cut and self.kind is CreationKind.DEFAULT)
+        return (
+            self.is_view
+            and self.family.leaf
+            and not self.family.written
+            and not self.own
+            and not self.cut
+            and self.kind is CreationKind.DEFAULT
+        )
 
     @property
     def is_stale(self) -> bool:
         return self.is_view and self.fresh_at != self.storage.version
 
 
-def fresh(shape: Shape, dtype: DType, tracked: bool, loc: SourceLoc | None = None,
-          storage: Storage | None = None) -> Alias:
+def fresh(
+    shape: Shape,
+    dtype: DType,
+    tracked: bool,
+    loc: SourceLoc | None = None,
+    storage: Storage | None = None,
+) -> Alias:
     """The base of a new storage (or of `storage`)."""
     store = storage or Storage(shape, dtype)
     return Alias(store, Family(tracked), own=tracked, made=loc)
 
 
-def view_of(parent: Alias, steps: tuple[Step, ...], *, grad: bool, multi_output: bool = False,
-            op_name: str = "view", output_nr: int = 0, loc: SourceLoc | None = None,
-            inference: bool = False) -> Alias:
+def view_of(
+    parent: Alias,
+    steps: tuple[Step, ...],
+    *,
+    grad: bool,
+    multi_output: bool = False,
+    op_name: str = "view",
+    output_nr: int = 0,
+    loc: SourceLoc | None = None,
+    inference: bool = False,
+) -> Alias:
     """A tracked view of `parent` made with gradients on or off, or in inference mode; what is
     made of an inference tensor is none."""
-    step = (CreationKind.INFERENCE if inference else CreationKind.NO_GRAD if not grad
-            else CreationKind.MULTI_OUTPUT if multi_output else CreationKind.DEFAULT)
+    step = (
+        CreationKind.INFERENCE
+        if inference
+        else CreationKind.NO_GRAD
+        if not grad
+        else CreationKind.MULTI_OUTPUT
+        if multi_output
+        else CreationKind.DEFAULT
+    )
     return Alias(
-        parent.storage, parent.family, parent.view.then(*steps, base=parent.storage.shape),
-        not parent.storage.inference, combine(parent.kind, step), parent.storage.version,
-        grad and parent.requires_grad, op_name, output_nr, loc,
-        ruled=parent.ruled and grad and not inference, cut=parent.cut or inference or not grad)
+        parent.storage,
+        parent.family,
+        parent.view.then(*steps, base=parent.storage.shape),
+        not parent.storage.inference,
+        combine(parent.kind, step),
+        parent.storage.version,
+        grad and parent.requires_grad,
+        op_name,
+        output_nr,
+        loc,
+        ruled=parent.ruled and grad and not inference,
+        cut=parent.cut or inference or not grad,
+    )
 
 
-def returned_view(parent: Alias, steps: tuple[Step, ...], *, tracked: bool, multi_output: bool,
-                  op_name: str, output_nr: int, loc: SourceLoc | None) -> Alias:
+def returned_view(
+    parent: Alias,
+    steps: tuple[Step, ...],
+    *,
+    tracked: bool,
+    multi_output: bool,
+    op_name: str,
+    output_nr: int,
+    loc: SourceLoc | None,
+) -> Alias:
     """A view of `parent` that a custom function returned (the only one, or one of several)."""
     step = CreationKind.MULTI_OUTPUT if multi_output else CreationKind.CUSTOM
     return Alias(
-        parent.storage, parent.family, parent.view.then(*steps, base=parent.storage.shape),
-        not parent.storage.inference, combine(parent.kind, step), parent.storage.version,
-        tracked, op_name, output_nr, loc, ruled=True)
+        parent.storage,
+        parent.family,
+        parent.view.then(*steps, base=parent.storage.shape),
+        not parent.storage.inference,
+        combine(parent.kind, step),
+        parent.storage.version,
+        tracked,
+        op_name,
+        output_nr,
+        loc,
+        ruled=True,
+    )
 
 
 def detached(parent: Alias, loc: SourceLoc | None = None) -> Alias:
     """The same elements as a new, untracked family."""
-    return Alias(parent.storage, Family(False), parent.view, False, CreationKind.DEFAULT,
-                 parent.storage.version, False, "detach", 0, loc)
+    return Alias(
+        parent.storage,
+        Family(False),
+        parent.view,
+        False,
+        CreationKind.DEFAULT,
+        parent.storage.version,
+        False,
+        "detach",
+        0,
+        loc,
+    )
 
 
 def record_write(alias: Alias, tracked: bool) -> None:

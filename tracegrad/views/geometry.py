@@ -27,7 +27,8 @@ def are_disjoint(a: View, b: View, base: Shape) -> bool:
             if len(a.steps) == len(b.steps) == 1:
                 return False
     if not all(isinstance(n, int) for n in base) or any(
-            isinstance(s, Retype) or symbols_of(s) for s in (*a.steps, *b.steps)):
+        isinstance(s, Retype) or symbols_of(s) for s in (*a.steps, *b.steps)
+    ):
         return False
     if int(np.prod(base)) > _ENUMERATE:  # type: ignore[arg-type]
         return False

@@ -32,26 +32,37 @@ _EXPLAIN = {
 }
 
 
-_LEAF = ("Write under tg.no_grad() to change its value without history, or write a computed "
-         "copy: x = x * 1.0 or x.clone().")
+_LEAF = (
+    "Write under tg.no_grad() to change its value without history, or write a computed "
+    "copy: x = x * 1.0 or x.clone()."
+)
 _INFERENCE = "Use a clone() of it made outside inference mode."
 
 
-def check_write(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None,
-                exact: bool = False) -> None:
+def check_write(
+    alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None, exact: bool = False
+) -> None:
     """Raise unless `alias` may be written.
 
     `tracked`: the written tensor or an operand requires a gradient.  With gradients off, or
     nothing tracked, every kind of view may be written.  `exact` accepts multi-output views.
     """
-    if grad and tracked and alias.dtype.is_inexact and any(
-            isinstance(s, Bitcast) for s in alias.view.steps):
+    if (
+        grad
+        and tracked
+        and alias.dtype.is_inexact
+        and any(isinstance(s, Bitcast) for s in alias.view.steps)
+    ):
         raise ViewMutationError(
             f"a value that requires a gradient is written through a view of other bytes as "
-            f"{alias.dtype.np}, which has no gradient", kind="bitcast_inplace", loc=loc,
-            op_name=alias.op_name, notes=(("the view was made here:", alias.made),),
+            f"{alias.dtype.np}, which has no gradient",
+            kind="bitcast_inplace",
+            loc=loc,
+            op_name=alias.op_name,
+            notes=(("the view was made here:", alias.made),),
             remedy="Write the array itself (for complex ones its real and imag), or write the "
-            "value's detach().")
+            "value's detach().",
+        )
     if not (grad and tracked and alias.is_view) or _allowed(alias, exact):
         return
     raise _error(alias, "is being modified in place", loc, direct=True)
@@ -65,12 +76,19 @@ def check_leaf(alias: Alias, tracked: bool, grad: bool, loc: SourceLoc | None) -
     if alias.is_view and (alias.leaf or alias.family.leaf):
         raise ViewMutationError(
             "a view of a leaf that requires a gradient is being written in place",
-            kind="view_of_leaf_inplace", loc=loc, op_name=alias.op_name,
-            notes=(("the view was made here:", alias.made),), remedy=_LEAF)
+            kind="view_of_leaf_inplace",
+            loc=loc,
+            op_name=alias.op_name,
+            notes=(("the view was made here:", alias.made),),
+            remedy=_LEAF,
+        )
     if alias.leaf:
         raise ViewMutationError(
-            "a leaf that requires a gradient is being written in place", kind="leaf_inplace",
-            loc=loc, remedy=_LEAF)
+            "a leaf that requires a gradient is being written in place",
+            kind="leaf_inplace",
+            loc=loc,
+            remedy=_LEAF,
+        )
 
 
 def check_inference_write(alias: Alias, inference: bool, loc: SourceLoc | None) -> None:
@@ -78,7 +96,10 @@ def check_inference_write(alias: Alias, inference: bool, loc: SourceLoc | None) 
     if alias.storage.inference and not inference:
         raise ViewMutationError(
             "an inference tensor is being written in place outside inference mode",
-            kind="inference_tensor_inplace", loc=loc, remedy=_INFERENCE)
+            kind="inference_tensor_inplace",
+            loc=loc,
+            remedy=_INFERENCE,
+        )
 
 
 def check_saved(alias: Alias, loc: SourceLoc | None) -> None:
@@ -86,40 +107,59 @@ def check_saved(alias: Alias, loc: SourceLoc | None) -> None:
     if alias.storage.inference:
         raise ViewMutationError(
             "an inference tensor cannot be kept for the backward pass",
-            kind="inference_tensor_saved", loc=loc, remedy=_INFERENCE)
+            kind="inference_tensor_saved",
+            loc=loc,
+            remedy=_INFERENCE,
+        )
 
 
 def check_version(alias: Alias, loc: SourceLoc | None) -> None:
     """Raise if the version of an inference tensor is asked for: it has none."""
     if alias.storage.inference:
         raise ViewMutationError(
-            "inference tensors do not have a version", kind="inference_tensor_version", loc=loc,
-            remedy=_INFERENCE)
+            "inference tensors do not have a version",
+            kind="inference_tensor_version",
+            loc=loc,
+            remedy=_INFERENCE,
+        )
 
 
-def check_requires_grad(alias: Alias, value: bool, is_leaf: bool, inference: bool,
-                        loc: SourceLoc | None) -> None:
+def check_requires_grad(
+    alias: Alias, value: bool, is_leaf: bool, inference: bool, loc: SourceLoc | None
+) -> None:
     """Raise if ``requires_grad_(value)`` is not allowed on this tensor."""
     if value and not alias.dtype.is_inexact:
         raise ViewMutationError(
-            f"only tensors of a floating point dtype can require gradients, not "
-            f"{alias.dtype.np}", kind="requires_grad_dtype", loc=loc)
+            f"only tensors of a floating point dtype can require gradients, not {alias.dtype.np}",
+            kind="requires_grad_dtype",
+            loc=loc,
+        )
     if value and alias.storage.inference and not inference:
         raise ViewMutationError(
             "requires_grad cannot be set on an inference tensor outside inference mode",
-            kind="inference_requires_grad", loc=loc, remedy=_INFERENCE)
+            kind="inference_requires_grad",
+            loc=loc,
+            remedy=_INFERENCE,
+        )
     if not value and not is_leaf:
         raise ViewMutationError(
-            "requires_grad can be switched off on leaves only", kind="requires_grad_nonleaf",
-            loc=loc, remedy="Use x.detach() for a tensor without history.")
+            "requires_grad can be switched off on leaves only",
+            kind="requires_grad_nonleaf",
+            loc=loc,
+            remedy="Use x.detach() for a tensor without history.",
+        )
 
 
 def check_use(alias: Alias, grad: bool, loc: SourceLoc | None, exact: bool = False) -> None:
     """Raise if `alias` is a restricted view whose base, sibling or self was written since."""
     if not (grad and alias.is_stale and alias.requires_grad) or _allowed(alias, exact):
         return
-    raise _error(alias, "is used after it, its base or another view of its base was modified "
-                        "in place", loc, direct=False)
+    raise _error(
+        alias,
+        "is used after it, its base or another view of its base was modified in place",
+        loc,
+        direct=False,
+    )
 
 
 def check_overlap(alias: Alias, loc: SourceLoc | None) -> None:
@@ -129,33 +169,46 @@ def check_overlap(alias: Alias, loc: SourceLoc | None) -> None:
         raise ViewMutationError(
             "cannot write to a tensor in which more than one element refers to a single memory "
             "location",
-            kind="overlap", loc=loc, op_name=alias.op_name,
-            remedy="Write a copy of it (x.copy() or x.clone()), or write its base.")
+            kind="overlap",
+            loc=loc,
+            op_name=alias.op_name,
+            remedy="Write a copy of it (x.copy() or x.clone()), or write its base.",
+        )
 
 
 def check_operand(target: Alias, operand: Alias, loc: SourceLoc | None) -> None:
     """Raise if `operand` shares some elements with the written `target`, in other places
     (PyTorch refuses that; reading everything before writing gives it a meaning)."""
-    if operand.storage is not target.storage or operand.view == target.view or are_disjoint(
-            operand.view, target.view, target.storage.shape):
+    if (
+        operand.storage is not target.storage
+        or operand.view == target.view
+        or are_disjoint(operand.view, target.view, target.storage.shape)
+    ):
         return
     raise ViewMutationError(
         "some elements of an operand and of the written tensor refer to a single memory location",
-        kind="overlap", loc=loc, op_name=target.op_name,
-        remedy="Use a clone() of the operand, or leave strict=True out.")
+        kind="overlap",
+        loc=loc,
+        op_name=target.op_name,
+        remedy="Use a clone() of the operand, or leave strict=True out.",
+    )
 
 
 def check_detach_inplace(alias: Alias, loc: SourceLoc | None) -> None:
     """Raise if ``detach_()`` is asked of a view."""
     if alias.is_view:
         raise ViewMutationError(
-            "cannot detach a view in place", kind="detach_view", loc=loc,
-            remedy="Use x.detach(), or detach the base.")
+            "cannot detach a view in place",
+            kind="detach_view",
+            loc=loc,
+            remedy="Use x.detach(), or detach the base.",
+        )
 
 
 def _allowed(alias: Alias, exact: bool) -> bool:
     return alias.kind is CreationKind.DEFAULT or (
-        exact and alias.kind is CreationKind.MULTI_OUTPUT and not alias.ruled)
+        exact and alias.kind is CreationKind.MULTI_OUTPUT and not alias.ruled
+    )
 
 
 def _error(alias: Alias, what: str, loc: SourceLoc | None, direct: bool) -> ViewMutationError:
@@ -165,6 +218,12 @@ def _error(alias: Alias, what: str, loc: SourceLoc | None, direct: bool) -> View
         mode = "inference mode" if alias.kind is CreationKind.INFERENCE else "no_grad"
         head = f"a view that was created in {mode} {what}"
     return ViewMutationError(
-        head, kind=f"{alias.kind.value}_view_inplace", direct=direct, op_name=alias.op_name,
-        output_nr=alias.output_nr, loc=loc, notes=(("the view was made here:", alias.made),),
-        remedy=_EXPLAIN[alias.kind])
+        head,
+        kind=f"{alias.kind.value}_view_inplace",
+        direct=direct,
+        op_name=alias.op_name,
+        output_nr=alias.output_nr,
+        loc=loc,
+        notes=(("the view was made here:", alias.made),),
+        remedy=_EXPLAIN[alias.kind],
+    )
