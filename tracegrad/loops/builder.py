@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from tracegrad.dims import Dim, Symbol, add, of_atom
 from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import DType
+from tracegrad.errors import UnsupportedError
 from tracegrad.loops.ir import (
     Accumulator,
     Alloc,
@@ -198,12 +199,18 @@ def flat_index(shape: Sequence[Dim], index: Sequence[Dim]) -> Dim:
 
 
 def unflatten(shape: Sequence[Dim], flat: Dim) -> tuple[Dim, ...]:
-    """Row-major multi-index of a flat position; every size but the first is a positive int."""
+    """Row-major multi-index of a flat position; every size but the first is a positive int.
+
+    Raises:
+        UnsupportedError: a size is an expression.
+    """
     index: list[Dim] = []
     rest = flat
     for size in reversed(shape[1:]):
         if not isinstance(size, int):
-            raise NotImplementedError("unflatten needs sizes that are known")
+            raise UnsupportedError(
+                "a reshape of an array whose trailing sizes are known only when it runs"
+            )
         index.append(rest % size if size > 0 else 0)
         rest = rest // size if size > 0 else 0
     if shape:

@@ -125,8 +125,9 @@ def result_type(trace: Recorder, args: Sequence[Arg]) -> DType:
     if not trace.face.numpy_scalars:  # type: ignore[attr-defined]
         return _torch_type(args)
     kinds = [kind_of(x) for x in args]
-    given = [{int: 0, float: 0.0, complex: 0j}.get(k, k) if isinstance(k, type) else k
-             for k in kinds]
+    given = [
+        {int: 0, float: 0.0, complex: 0j}.get(k, k) if isinstance(k, type) else k for k in kinds
+    ]
     return dtypes.of(np.result_type(*given))
 
 
