@@ -12,16 +12,10 @@ ship         -> C source and header                (aot)
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
-from tracegrad import debug, errors
-from tracegrad.checkpointing import checkpoint
-from tracegrad.checks import check_grads
-from tracegrad.compiled import CompiledFunction, compile, disable_compile
-from tracegrad.control import cond, fori_loop, scan, switch, while_loop
-from tracegrad.custom import Function, custom_jvp, custom_vjp
-from tracegrad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+from tracegrad import errors
 from tracegrad.options import Options
-from tracegrad.pullbacks import jvp, vjp
 from tracegrad.spec import spec
 from tracegrad.trace.modes import (
     enable_grad,
@@ -31,26 +25,65 @@ from tracegrad.trace.modes import (
     no_grad,
     set_grad_enabled,
 )
-from tracegrad.trace.rolling import explicit_range as range
-from tracegrad.trace.signature import register_pytree
-from tracegrad.transforms import grad, stop_gradient, value_and_grad
+
+if TYPE_CHECKING:
+    from tracegrad import debug
+    from tracegrad.checkpointing import checkpoint
+    from tracegrad.checks import check_grads
+    from tracegrad.compiled import CompiledFunction, compile, disable_compile
+    from tracegrad.control import cond, fori_loop, scan, switch, while_loop
+    from tracegrad.custom import Function, custom_jvp, custom_vjp
+    from tracegrad.exporting import export
+    from tracegrad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+    from tracegrad.pullbacks import jvp, vjp
+    from tracegrad.trace.rolling import explicit_range as range
+    from tracegrad.trace.signature import register_pytree
+    from tracegrad.transforms import grad, stop_gradient, value_and_grad
 
 __version__ = "0.1.0"
 
+# Modules that are loaded when one of their names is asked for, so that the import is quick.
+_PROVIDES = {
+    "checkpointing": ("checkpoint",),
+    "checks": ("check_grads",),
+    "compiled": ("CompiledFunction", "compile", "disable_compile"),
+    "control": ("cond", "fori_loop", "scan", "switch", "while_loop"),
+    "custom": ("Function", "custom_jvp", "custom_vjp"),
+    "exporting": ("export",),
+    "jacobians": ("hessian", "hvp", "jacfwd", "jacobian", "jacrev"),
+    "pullbacks": ("jvp", "vjp"),
+    "trace.signature": ("register_pytree",),
+    "transforms": ("grad", "stop_gradient", "value_and_grad"),
+}
+_MODULE_OF = {name: module for module, names in _PROVIDES.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
-    """`export`, array functions and dtypes, whose modules are loaded when asked for."""
-    # Not `from tracegrad import`, which would ask this function for the submodule.
-    if name == "export":
-        return importlib.import_module("tracegrad.exporting").export
+    """What is loaded when asked for: most of the API, array functions and dtypes."""
+    found = globals()[name] = _load(name)
+    return found
+
+
+def _load(name: str) -> object:
+    # Not `from tracegrad import`, which would ask `__getattr__` for the submodule.
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"tracegrad.{_MODULE_OF[name]}"), name)
+    if name == "debug":
+        return importlib.import_module("tracegrad.debug")
     if name == "autograd":
         return importlib.import_module("tracegrad.eager.autograd")
+    if name == "range":
+        return importlib.import_module("tracegrad.trace.rolling").explicit_range
     namespace = importlib.import_module("tracegrad.namespace")
     if name in namespace.FUNCTIONS:
         return namespace.FUNCTIONS[name]
     if name in namespace.DTYPES:
         return getattr(namespace, name)
     raise AttributeError(f"module 'tracegrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
