@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,18 @@ def test_imports_go_one_way(path: Path) -> None:
 def test_files_are_short_and_named(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 420, "split it by op family or by pass"
     assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
+
+
+FIRST = """
+import importlib, sys
+for name in sys.argv[1:]:
+    for old in [m for m in sys.modules if m.partition(".")[0] == "tracegrad"]:
+        del sys.modules[old]
+    importlib.import_module(name)
+"""
+
+
+def test_any_part_can_be_imported_first() -> None:
+    parts = [f"tracegrad.{p}" for p in ORDER if not p.startswith("__")]
+    parts += ["tracegrad.graph.export", "tracegrad.graph.text", "tracegrad.trace.array"]
+    subprocess.run([sys.executable, "-c", FIRST, *parts], check=True)

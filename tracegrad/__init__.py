@@ -11,7 +11,7 @@ build, call  -> results                            (runtime)
 ship         -> C source and header                (aot)
 """
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 from tracegrad import errors
@@ -65,11 +65,11 @@ def __getattr__(name: str) -> object:
 
 
 def _load(name: str) -> object:
-    # Not `from tracegrad import`, which would ask `__getattr__` for the submodule.
     if name in _MODULE_OF:
         return getattr(importlib.import_module(f"tracegrad.{_MODULE_OF[name]}"), name)
-    if name == "debug":
-        return importlib.import_module("tracegrad.debug")
+    # `from tracegrad import dims` asks here before it looks for the submodule.
+    if importlib.util.find_spec(f"tracegrad.{name}"):
+        return importlib.import_module(f"tracegrad.{name}")
     if name == "autograd":
         return importlib.import_module("tracegrad.eager.autograd")
     if name == "range":
