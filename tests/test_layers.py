@@ -51,7 +51,6 @@ ORDER = [
     "exporting",
     "namespace",
     "debug",
-    "api",
     "__init__",
     "cli",
     "__main__",
