@@ -101,6 +101,8 @@ def agree_on_error(got: Outcome, want: Outcome, before: Sequence[np.ndarray]) ->
         raise Refused("float16")
     if getattr(got.error, "kind", "") == "result_cast" and ".at(" in str(got.error):
         raise Refused("ufunc.at that rounds to integers")
+    if "collapsing index" in str(got.error) and "(0 != " in str(got.error):
+        raise Refused("the diagonal of no rows, which NumPy's einsum reads past the end of")
     if want.error is None:
         raise Disagreement("refusal", f"[{got.error.kind}] {got.error}")  # type: ignore[union-attr]
     if got.error is None:
