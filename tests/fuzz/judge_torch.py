@@ -29,6 +29,7 @@ KINDS = (
     (r"inference mode and .* modified inplace", "inference_view_inplace"),
     (r"Inplace update to inference tensor", "inference_tensor_inplace"),
     (r"Inference tensors cannot be saved", "inference_tensor_saved"),
+    (r"input tensor and the written-to tensor refer to", "operand_overlap"),
     (r"refers? to a single memory location", "overlap"),
     (r"has been modified by an inplace operation", "saved_modified"),
     (r"doesn't match the broadcast shape", "broadcast_self"),
@@ -37,7 +38,7 @@ KINDS = (
     (r"view size is not compatible", "bad_geometry"),
 )
 # Refusals of programs whose meaning is clear: ours must run them.
-ODD = frozenset({"leaf_inplace", "view_of_leaf_inplace"})
+ODD = frozenset({"leaf_inplace", "view_of_leaf_inplace", "operand_overlap"})
 
 
 def kind_of(error: Exception) -> str:
