@@ -498,3 +498,10 @@ def test_transforms_of_ufuncs():
     for f in (tg.grad(np.sin), tg.compile(lambda x: tg.grad(np.sin)(x))):
         for x in (0.3, 0.4):
             assert float(f(x)) == pytest.approx(np.cos(x))
+
+
+def test_what_is_not_there_is_said():
+    with pytest.raises(AttributeError, match="for loop over the rows"):
+        tg.vmap  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'sum'"):
+        tg.sum  # noqa: B018

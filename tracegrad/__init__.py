@@ -79,6 +79,11 @@ def _load(name: str) -> object:
         return namespace.FUNCTIONS[name]
     if name in namespace.DTYPES:
         return getattr(namespace, name)
+    if name == "vmap":
+        raise AttributeError(
+            "tg.vmap is not available yet. Write a for loop over the rows, which stays one loop of "
+            "the program, or broadcast."
+        )
     raise AttributeError(f"module 'tracegrad' has no attribute {name!r}")
 
 
