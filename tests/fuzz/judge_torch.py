@@ -130,7 +130,7 @@ def check(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         got = Outcome(run, [a.make() for a in args])
-    if type(got.error) is type(want.error) is IndexError and "tuple index" in str(got.error):
+    if want.kind and type(got.error) is IndexError and "tuple index" in str(got.error):
         raise Refused("an item of the parts of an empty axis")
     if got.error is not None and not isinstance(got.error, TracegradError):
         raise Disagreement("crash", f"{type(got.error).__name__}: {got.error}") from got.error
