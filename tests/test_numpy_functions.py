@@ -119,3 +119,19 @@ def test_broadcasting_and_mixed_dtypes(f):
     ):
         assert_same(compiled(a, b), f(a, b))
         assert_same(compiled(a.astype(np.float32), b), f(a.astype(np.float32), b))
+
+
+IGNORED_ONCE = {
+    "mean=": lambda x: np.var(x, mean=5.0),
+    "std with mean=": lambda x: np.std(x, mean=5.0),
+    "matmul with dtype=": lambda x: np.matmul(x, x, dtype=np.float32),
+    "frexp with where=": lambda x: np.frexp(x, where=x > 1),
+    "mode='clip'": lambda x: np.put(x, [-1], 0.0, mode="clip"),
+    "copy=False": lambda x: np.nan_to_num(x, copy=False),
+}
+
+
+@pytest.mark.parametrize("words", IGNORED_ONCE)
+def test_a_keyword_that_changes_the_result_is_never_ignored(words):
+    with pytest.raises(tg.errors.UnsupportedError, match=words):
+        tg.compile(IGNORED_ONCE[words])(np.arange(4.0))

@@ -284,6 +284,8 @@ _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": 
 
 
 def _power(self: Any, other: Any, modulo: None = None) -> Any:
+    if modulo is not None:
+        return NotImplemented
     op = fast_power(self, other)
     if op is not None:
         return operate(op, self)

@@ -195,6 +195,8 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Tracer:
 
 @implements(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    if mode != "raise":
+        raise UnsupportedError(f"np.put with mode={mode!r} is not supported yet", loc=source.here())
     trace, x = start(a)
     inplace.setitem(trace, shape.torch_view(trace, x, (-1,)), ind, v)
 
@@ -281,6 +283,12 @@ def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Tracer:
+    if not copy:
+        raise UnsupportedError(
+            "np.nan_to_num with copy=False is not supported yet",
+            loc=source.here(),
+            remedy="Write x[...] = np.nan_to_num(x).",
+        )
     trace, a = start(x)
     complex_parts.refuse(a, "np.nan_to_num")
     if not a.element_type.is_float:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad import source
 from tracegrad.dtypes import I64
+from tracegrad.errors import UnsupportedError
 from tracegrad.ops import arithmetic
 from tracegrad.trace import linalg, reduce
 from tracegrad.trace.creation import tracer
@@ -125,7 +127,13 @@ def mean(
     return _out(trace, reduce.mean(trace, x, axis, dtype, _flag(keepdims), where), out)
 
 
-def _ddof(ddof: Any, correction: Any) -> Any:
+def _ddof(name: str, ddof: Any, correction: Any, mean: Any) -> Any:
+    if mean is not NO_VALUE:
+        raise UnsupportedError(
+            f"{name} with mean= is not supported yet",
+            loc=source.here(),
+            remedy="Write np.mean((x - mean) ** 2), which is the variance about any value.",
+        )
     return ddof if correction is NO_VALUE else correction
 
 
@@ -145,7 +153,9 @@ def var(
     trace, x = _start(a, out)
     return _out(
         trace,
-        reduce.var(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims), where),
+        reduce.var(
+            trace, x, axis, dtype, _ddof("np.var", ddof, correction, mean), _flag(keepdims), where
+        ),
         out,
     )
 
@@ -166,7 +176,9 @@ def std(
     trace, x = _start(a, out)
     return _out(
         trace,
-        reduce.std(trace, x, axis, dtype, _ddof(ddof, correction), _flag(keepdims), where),
+        reduce.std(
+            trace, x, axis, dtype, _ddof("np.std", ddof, correction, mean), _flag(keepdims), where
+        ),
         out,
     )
 

@@ -76,6 +76,9 @@ def _call(
     trace: Recorder, ufunc: np.ufunc, inputs: list[Any], outs: Any, keywords: dict[str, Any]
 ) -> Any:
     dtype, casting, where = _options(ufunc, keywords)
+    if (ufunc in _MATRIX or ufunc.nout == 2) and (dtype is not None or where is not True):
+        name = "where" if dtype is None else "dtype"
+        raise _unsupported(f"np.{ufunc.__name__} with {name}=")
     if ufunc in _MATRIX:
         return into(trace, _MATRIX[ufunc](trace, *inputs), outs)
     args = [as_arg(trace, x) for x in inputs]
