@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -196,3 +199,12 @@ def long_graph() -> Graph:
     for k in range(2000):
         x = copy_slices(b, x, float(k), view=View((Index((Pick(k % 8),)),)), shape=(8,))
     return b.finish([x])
+
+
+def test_text_is_parsed_in_a_process_that_has_compiled_nothing():
+    code = (
+        "from tracegrad.graph.text import parse_graph\n"
+        "parse_graph('graph @f(%x: f64[2]) -> (f64[2]) stage=functional {\\n"
+        "  %y = sin(%x) : f64[2]\\n  return %y\\n  alias {results = 1}\\n}\\n')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

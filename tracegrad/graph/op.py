@@ -6,6 +6,7 @@ reference, lowering, traits and samples.  Passes ask for traits and forms, never
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -237,10 +238,18 @@ class OpDef:
 
 
 class Registry:
-    """All ops by name; filled while `tracegrad.ops` is imported and fixed afterwards."""
+    """All ops by name; filled while `tracegrad.ops` is imported, at the latest when somebody
+    first looks, and fixed afterwards."""
 
     def __init__(self) -> None:
         self._ops: dict[str, OpDef] = {}
+        self._is_full = False
+
+    def _all(self) -> dict[str, OpDef]:
+        if not self._is_full:
+            importlib.import_module("tracegrad.ops")
+            self._is_full = True
+        return self._ops
 
     def add(self, op: OpDef) -> OpDef:
         if op.name in self._ops:
@@ -249,13 +258,13 @@ class Registry:
         return op
 
     def __getitem__(self, name: str) -> OpDef:
-        return self._ops[name]
+        return self._all()[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._ops
+        return name in self._all()
 
     def __iter__(self) -> Iterator[OpDef]:
-        return iter(self._ops.values())
+        return iter(self._all().values())
 
     def intrinsics(self) -> dict[str, Intrinsic]:
         """Every scalar function that lowerings use, by name."""
