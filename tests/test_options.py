@@ -87,7 +87,6 @@ def test_bad_values_are_refused(name, value, text):
     [
         {"backend": "cuda"},
         {"inplace": "require"},
-        {"threads": 2},
     ],
 )
 def test_what_is_not_built_is_refused_not_ignored(given):

@@ -120,11 +120,13 @@ def fori_loop(
     """``val = body_fun(i, val)`` for i from `lower` to ``upper - 1``; returns the last ``val``.
 
     With bounds that depend on traced values the reverse mode needs `max_trips`, as in
-    `while_loop`.
+    `while_loop`; more iterations than that are an error, with known bounds as well.
     """
+    _check_max_trips(max_trips)
     trace = current_trace()
     if trace is None:
         val = _fresh(init_val)
+        _check_trips(int(upper) - int(lower), max_trips)
         for i in range(int(lower), int(upper)):
             val = body_fun(i, val)
         return val
@@ -132,6 +134,7 @@ def fori_loop(
     if lo is not None and hi is not None and hi <= lo:
         return _fresh(init_val)
     if lo is not None and hi is not None:
+        _check_trips(int(hi) - int(lo), max_trips)
         return iterations.fori(trace, int(lo), int(hi), body_fun, init_val)
     most = max_trips
     if most is None and lo is not None and isinstance(upper, SymbolicInt):
@@ -153,10 +156,7 @@ def while_loop(
     needs it, since it keeps what every iteration needs in arrays of that length; forward mode
     does not.
     """
-    if max_trips is not None and (
-        isinstance(max_trips, bool) or not isinstance(max_trips, int) or max_trips < 1
-    ):
-        raise ArgumentError(f"max_trips is a positive int, not {max_trips!r}", loc=source.here())
+    _check_max_trips(max_trips)
     trace = current_trace()
     if trace is not None:
         return iterations.repeat(trace, cond_fun, body_fun, init_val, max_trips)
@@ -169,6 +169,16 @@ def while_loop(
 
 
 # ------------------------------------------------------------------------------------- inside
+
+
+def _check_max_trips(most: Any) -> None:
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise ArgumentError(f"max_trips is a positive int, not {most!r}", loc=source.here())
+
+
+def _check_trips(trips: int, most: int | None) -> None:
+    if most is not None and trips > most:
+        raise iterations.too_many(most, "fori_loop")
 
 
 def _known_number(x: Any, name: str, where: str) -> Any:

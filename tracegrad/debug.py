@@ -57,5 +57,5 @@ def _sample(x: Any) -> Any:
     """What a value will be like when it is printed."""
     if not isinstance(x, Tracer):
         return x
-    zeros = np.zeros(x.shape, x.element_type.np)
+    zeros = np.zeros(x.sizes, x.element_type.np)
     return zeros[()] if x.scalar else zeros

@@ -15,11 +15,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A named integer within ``lo..hi``, both inclusive; None is unbounded."""
+    """A named integer within ``lo..hi``, both inclusive; None is unbounded.
+
+    `hi` may depend on other symbols, as the index of a triangular loop does.
+    """
 
     name: str
     lo: int | None = None
-    hi: int | None = None
+    hi: Dim | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -89,7 +92,7 @@ class Expr:
 Dim = int | Expr
 
 
-def symbol(name: str, lo: int | None = None, hi: int | None = None) -> Expr:
+def symbol(name: str, lo: int | None = None, hi: Dim | None = None) -> Expr:
     """The polynomial that is one symbol."""
     return of_atom(Symbol(name, lo, hi))
 
@@ -201,13 +204,30 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
     if isinstance(atom, Symbol):
-        return atom.lo, atom.hi
+        return span_of(atom)
     lo, hi = bounds(atom.e)
     if isinstance(atom, Mod):
         return 0, (
             min(hi, atom.k - 1) if lo is not None and lo >= 0 and hi is not None else atom.k - 1
         )
     return (None if lo is None else lo // atom.k, None if hi is None else hi // atom.k)
+
+
+def span_of(s: Symbol) -> tuple[int | None, int | None]:
+    """The least and the greatest value that a symbol can have."""
+    return s.lo, bounds(s.hi)[1] if isinstance(s.hi, Expr) else s.hi
+
+
+def counter(name: str, extent: Dim) -> Symbol:
+    """A symbol that counts ``0..extent-1``, its range given as numbers."""
+    most = bounds(extent)[1]
+    return Symbol(name, 0, None if most is None else most - 1)
+
+
+def widened(d: Dim) -> Dim:
+    """`d` with the ranges of its symbols given as numbers."""
+    ranged = {s.name: of_atom(Symbol(s.name, *span_of(s))) for s in symbols(d)}
+    return substitute(d, ranged) if ranged else d
 
 
 def _times(
@@ -225,6 +245,48 @@ def bounds(d: Dim) -> tuple[int | None, int | None]:
     """An interval that holds every value of `d` over its symbols' ranges."""
     if isinstance(d, int):
         return d, d
+    inner = _innermost(d)
+    if inner is not None:
+        times, rest = _linear(d, inner)
+        up = None if times is None else is_at_most(0, times)
+        if times is not None and (up or is_at_most(times, 0)):
+            ends = (inner.lo, inner.hi) if up else (inner.hi, inner.lo)
+            return (
+                None if ends[0] is None else bounds(add(rest, mul(times, ends[0])))[0],
+                None if ends[1] is None else bounds(add(rest, mul(times, ends[1])))[1],
+            )
+    return _interval(d)
+
+
+def _innermost(d: Expr) -> Symbol | None:
+    """A symbol of `d` whose range depends on others and which no other's range depends on."""
+    dependent = [
+        atom
+        for monomial, _ in d.terms
+        for atom in monomial
+        if isinstance(atom, Symbol) and isinstance(atom.hi, Expr)
+    ]
+    if not dependent:
+        return None
+    outer = {s.name for atom in dependent for s in symbols(atom.hi)}  # type: ignore[arg-type]
+    return next((s for s in dependent if s.name not in outer), None)
+
+
+def _linear(d: Expr, s: Symbol) -> tuple[Dim | None, Dim]:
+    """``d == times * s + rest`` with `times` and `rest` free of `s`; `times` is None if not so."""
+    times: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, c in d.terms:
+        found = sum(atom == s for atom in monomial)
+        others = tuple(atom for atom in monomial if atom != s)
+        if found > 1 or any(s in symbols(of_atom(atom)) for atom in others):
+            return None, d
+        (times if found else rest)[others] = c
+    return _build(times), _build(rest)
+
+
+def _interval(d: Expr) -> tuple[int | None, int | None]:
+    """Bounds by interval arithmetic, term by term."""
     lo: int | None = 0
     hi: int | None = 0
     for m, c in d.terms:
@@ -235,6 +297,17 @@ def bounds(d: Dim) -> tuple[int | None, int | None]:
         lo = None if lo is None or a is None else lo + c * a
         hi = None if hi is None or b is None else hi + c * b
     return lo, hi
+
+
+def largest(d: Dim) -> int:
+    """An upper bound of `d`, not negative: the size of what holds `d` elements in every case.
+
+    Raises ValueError where `d` has none.
+    """
+    hi = bounds(d)[1]
+    if hi is None:
+        raise ValueError(f"{d} has no upper bound")
+    return max(0, hi)
 
 
 def is_equal(a: Dim, b: Dim) -> bool | None:
@@ -265,7 +338,7 @@ def is_divisible(d: Dim, k: int) -> bool | None:
 
 
 def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
-    """`d` with symbols replaced by name."""
+    """`d` with symbols replaced by name, in the ranges of other symbols too."""
     if isinstance(d, int):
         return d
     total: Dim = 0
@@ -273,7 +346,9 @@ def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
         term: Dim = c
         for atom in m:
             if isinstance(atom, Symbol):
-                factor = env.get(atom.name, of_atom(atom))
+                factor = env[atom.name] if atom.name in env else of_atom(atom)
+                if isinstance(atom.hi, Expr) and atom.name not in env:
+                    factor = symbol(atom.name, atom.lo, substitute(atom.hi, env))
             elif isinstance(atom, FloorDiv):
                 factor = floordiv(substitute(atom.e, env), atom.k)
             else:
@@ -326,7 +401,7 @@ def coefficient(d: Dim, name: str) -> int | None:
 
 
 def format_dim(d: Dim) -> str:
-    """Text such as ``3*i0 + i1 - 1``; parses back with `graph.text`'s and `loops.text`'s reader."""
+    """Text such as ``3*i0 + i1 - 1``; `loops.dim_text` parses it."""
     if isinstance(d, int):
         return str(d)
     out = ""
@@ -339,38 +414,3 @@ def format_dim(d: Dim) -> str:
         else:
             out += (" + " if c > 0 else " - ") + text
     return out
-
-
-def parse_dim(text: str, symbol_of: Mapping[str, Expr]) -> Dim:
-    """Inverse of `format_dim`; `symbol_of` gives the symbols in scope by name.
-
-    Raises KeyError for an unknown symbol and ValueError for malformed text.
-    """
-    import ast
-
-    def walk(node: ast.AST) -> Dim:
-        match node:
-            case ast.Expression(body=body):
-                return walk(body)
-            case ast.Constant(value=int(v)):
-                return v
-            case ast.Name(id=name):
-                return symbol_of[name]
-            case ast.UnaryOp(op=ast.USub(), operand=e):
-                return mul(walk(e), -1)
-            case ast.BinOp(left=a, op=ast.Add(), right=b):
-                return add(walk(a), walk(b))
-            case ast.BinOp(left=a, op=ast.Sub(), right=b):
-                return add(walk(a), mul(walk(b), -1))
-            case ast.BinOp(left=a, op=ast.Mult(), right=b):
-                return mul(walk(a), walk(b))
-            case ast.Call(func=ast.Name(id="floordiv"), args=[e, ast.Constant(value=int(k))]):
-                return floordiv(walk(e), k)
-            case ast.Call(func=ast.Name(id="mod"), args=[e, ast.Constant(value=int(k))]):
-                return mod(walk(e), k)
-        raise ValueError(f"not an index expression: {text!r}")
-
-    try:
-        return walk(ast.parse(text.replace("%", ""), mode="eval"))
-    except SyntaxError as e:
-        raise ValueError(f"not an index expression: {text!r}") from e

@@ -63,7 +63,7 @@ class Region:
         made = by_leaf(self.outer, self.parts, found, self.bases)
         kinds = [self.traced.signature.leaves[k].kind for k in self.leaves]
         return [
-            as_kind(x, kind) if x.shape == () else x for x, kind in zip(made, kinds, strict=True)
+            as_kind(x, kind) if x.sizes == () else x for x, kind in zip(made, kinds, strict=True)
         ]
 
     def by_input(self, tangents: Sequence[Tracer]) -> list[Tracer]:

@@ -56,7 +56,9 @@ class Options:
     #: Raise where tracegrad would fall back to something slower with a warning (no compiler);
     #: with Tensors also where PyTorch refuses a write whose operand overlaps what is written.
     strict: bool = False
-    #: Threads a call may use; None is one thread.
+    #: Most threads that a loop over ``tg.range(n, parallel=True)`` runs on; None is the number in
+    #: ``TRACEGRAD_NUM_THREADS``, or one for each processor of the process.  Results do not
+    #: depend on it.
     threads: int | None = None
     #: Specialisations kept per compiled function, least recently used dropped first.
     cache_size: int = 128
@@ -107,7 +109,6 @@ _HINTS = get_type_hints(Options)
 _NOT_YET: tuple[tuple[Callable[[Options], bool], str], ...] = (
     (lambda o: o.backend == "cuda", "backend='cuda'"),
     (lambda o: o.inplace == "require", "inplace='require'"),
-    (lambda o: o.threads is not None and o.threads > 1, "threads above 1"),
 )
 
 

@@ -32,6 +32,7 @@ from tracegrad.rewrite.driver import simplify
 from tracegrad.rewrite.loops import hoist_invariants, prune_loops
 from tracegrad.runtime.artifact import Executable
 from tracegrad.runtime.cpu import load
+from tracegrad.runtime.threads import thread_count
 from tracegrad.schedule.plan import Plan, make_plan
 from tracegrad.trace.segments import set_reach
 
@@ -60,8 +61,11 @@ set_reach(_reach)
 
 
 def joint(graph: Graph) -> Graph:
-    """Value and gradients as one graph; custom functions become their values."""
-    return inline_custom(inline_checkpoints(expand_transforms(graph)))
+    """Value and gradients as one graph; custom functions become their values.
+
+    What iterations carry and nobody reads is dropped first: its cotangents would be carried too.
+    """
+    return inline_custom(inline_checkpoints(expand_transforms(prune_loops(graph))))
 
 
 def optimize(graph: Graph) -> Graph:
@@ -98,7 +102,8 @@ class Lowering:
         peaks = []
         for levels in range(1, MOST_LEVELS + 1):
             chosen = self.select(joint(segment_loops(self.functional, levels)))[0]
-            peaks.append(make_plan(optimize(chosen)).program.arena_nbytes)
+            plan = make_plan(optimize(chosen), threads=thread_count(self.options.threads))
+            peaks.append(plan.program.arena_nbytes)
             if peaks[-1] <= limit:
                 return levels
         raise MemoryLimitError(
@@ -121,7 +126,10 @@ class Lowering:
 
     @cached_property
     def plan(self) -> Plan:
-        return make_plan(self.optimized, names=self.select(self.joint)[1])
+        names = self.select(self.joint)[1]
+        return make_plan(
+            self.optimized, names=names, threads=thread_count(self.options.threads)
+        )
 
     @cached_property
     def unit(self) -> SourceUnit:

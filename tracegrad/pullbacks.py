@@ -111,9 +111,9 @@ def _like(x: Any, type_: Any, what: str) -> Tracer:
     if x is None:
         return trace.concrete(np.zeros(type_.shape, type_.dtype.np))
     given = nested.as_tracer(trace, x)
-    if given.shape != type_.shape:
+    if given.sizes != type_.shape:
         raise ShapeError(
-            f"the {what} has shape {given.shape}, not {tuple(type_.shape)}",
+            f"the {what} has shape {given.sizes}, not {tuple(type_.shape)}",
             loc=source.here(),
             remedy=f"Give it the shape of the {_LIKE[what]}.",
         )

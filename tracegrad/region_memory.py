@@ -105,7 +105,7 @@ def parts_of(
     ]
     order = sorted(
         (n for n, k in enumerate(leaves) if k in received),
-        key=lambda n: (-int(np.prod(received[leaves[n]].shape)), n),
+        key=lambda n: (-int(np.prod(received[leaves[n]].sizes)), n),
     )
     reported: dict[int, np.ndarray] = {}
     for n in order:
@@ -174,7 +174,7 @@ def _read(b: GraphBuilder, x: Operand, view: View, base: tuple[int, ...]) -> Ope
 def _masked(trace: Trace, x: Tracer, mask: np.ndarray) -> Tracer:
     """`x` where the mask of its last axes is set, else zero."""
     if not mask.any():
-        return trace.concrete(np.zeros(x.shape, x.element_type.np))
-    kept = trace.concrete(np.broadcast_to(mask, x.shape).copy())
-    zero = trace.concrete(np.zeros(x.shape, x.element_type.np))
+        return trace.concrete(np.zeros(x.sizes, x.element_type.np))
+    kept = trace.concrete(np.broadcast_to(mask, x.sizes).copy())
+    zero = trace.concrete(np.zeros(x.sizes, x.element_type.np))
     return trace.apply(where, (kept, x, zero))  # type: ignore[no-any-return]

@@ -146,7 +146,7 @@ class Statements:
             f"{s} = np.tanh({s}) + {self.number()}",
             f"{s} = {self.number()}",
             f"t = s\ns = 0.3 * s + {self.number()}",
-            f"{s} = max({s} * 1.0, {self.number()} * 1.0)",
+            f"{s} = max(np.float64({s}), np.float64({self.number()}))",
             f"{s} = {s} - c",
         )
 

@@ -9,10 +9,17 @@ differences resolve.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+
+import tracegrad as tg
+from tests.fuzz.control_statements import Controlled
 from tests.fuzz.draw import Draw
-from tests.fuzz.loop_statements import Statements
-from tests.fuzz.program import Arg, Program
+from tests.fuzz.judge_numpy import Outcome
+from tests.fuzz.program import Arg, Program, function
+from tests.fuzz.ragged_statements import REDUCTIONS, Ragged
 
 CONDITIONS = (
     "{i} > 0",
@@ -45,12 +52,32 @@ STARTS = (
 )
 
 
-class Loops(Statements):
+# How much of a program is about parts whose length depends on indices, and about functions
+# given to `scan` and its kin.
+FLAVOURS = ((0, 0), (0, 0), (6, 0), (14, 0), (14, 0), (2, 6), (8, 4), (1, 1))
+
+
+class Loops(Ragged, Controlled):
     """Writes one program."""
+
+    def __init__(self, draw: Draw) -> None:
+        super().__init__(draw)
+        self.ragged_weight, self.control_weight = draw.pick(FLAVOURS)
+
+    def number(self) -> str:
+        if self.ragged_weight and self.draw.chance(0.03 * self.ragged_weight):
+            a, b = self.pieces(2)
+            return self.draw.pick(REDUCTIONS).format(a, b)
+        return super().number()
 
     def statement(self, depth: int) -> str:
         d = self.draw
+        r, c = self.ragged_weight, self.control_weight
         table = [
+            (r, self.ragged),
+            (r, self.block_of),
+            (r, self.summed),
+            (2 * c, self.controlled),
             (4, self.accumulate),
             (4, self.element),
             (3, self.sliced),
@@ -63,6 +90,8 @@ class Loops(Statements):
             (1, self.container),
             (1, self.levels),
         ]
+        if r > 10:
+            table = table[:3] + [(1, f) for _, f in table[3:]]
         if depth < 3:
             table += [
                 (2, lambda: self.branch(depth)),
@@ -83,7 +112,6 @@ class Loops(Statements):
     def loop(self, depth: int) -> str:
         d = self.draw
         i = "ijlq"[len(self.indices)]
-        n, m = self.n, self.m
         head = d.of(
             "range(n)",
             "range(n)",
@@ -107,6 +135,8 @@ class Loops(Statements):
                 f"range({self.indices[-1]}, n)",
                 f"range({self.indices[-1]} + 1, n)",
             )
+        elif self.indices and d.chance(0.1 * self.ragged_weight):
+            head = self.triangular_head()
         elif kind == 1:
             head, target = d.of(
                 ("enumerate(x)", f"{i}, e"),
@@ -118,7 +148,7 @@ class Loops(Statements):
             )
         self.indices.append(i)
         body = self.block(depth + 1, d.between(1, 3))
-        if kind == 1:
+        if kind == 1 and target != i:
             body = (
                 textwrap.indent(
                     d.of("s = s + np.sum(e if 'e' in locals() else row) * 0.1\n", ""), "    "
@@ -127,7 +157,6 @@ class Loops(Statements):
             )
         self.indices.pop()
         tail = "\nelse:\n    s += 1.0" if d.chance(0.03) else ""
-        del n, m
         return f"for {target} in {head}:\n{body}{tail}"
 
     def block(self, depth: int, count: int) -> str:
@@ -217,5 +246,27 @@ def cube(e):
 
 
 def make(seed: int) -> Program:
-    """The program of one seed."""
-    return Loops(Draw(seed)).make()
+    """The program of one seed; most of those that NumPy refuses are drawn again."""
+    draw = Draw(seed)
+    keeps_errors = draw.chance(0.15)
+    for _ in range(12):
+        p = Loops(draw).make()
+        found = Outcome(run(p), [a.make() for a in p.args])
+        if found.error is not None:
+            if keeps_errors:
+                break
+        elif all(_is_bounded(r) for r in (*found.results, *found.args)):
+            break
+    return p
+
+
+def run(p: Program, **names: Any) -> Callable[..., Any]:
+    """The function of a program."""
+    return function(PRELUDE + p.text, tg=tg, **names)
+
+
+def _is_bounded(x: Any) -> bool:
+    array = np.asarray(x)
+    if array.dtype.kind not in "fc":
+        return True
+    return bool(np.all(np.isfinite(array)) and np.all(np.abs(array) < 1e4))

@@ -140,13 +140,20 @@ def _with(p: Program, k: int, block: str) -> Program:
 
 
 def _smaller_block(statement: str) -> Iterator[str]:
-    head, *body = statement.split("\n")
-    if not body:
+    """The body of a block in its place, or lines left out, in blocks of any depth."""
+    lines = statement.split("\n")
+    if len(lines) == 1:
         return
-    yield textwrap.dedent("\n".join(body))
-    if len(body) > 1:
-        for k in range(len(body)):
-            yield "\n".join([head, *body[:k], *body[k + 1 :]])
+    for k, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        end = k + 1
+        while end < len(lines) and len(lines[end]) - len(lines[end].lstrip()) > indent:
+            end += 1
+        body = textwrap.indent(textwrap.dedent("\n".join(lines[k + 1 : end])), " " * indent)
+        if end - k > 1:
+            yield "\n".join([*lines[:k], body, *lines[end:]])
+        if end - k < len(lines):
+            yield "\n".join([*lines[:k], *lines[end:]])
 
 
 def shrink(p: Program, fails: Callable[[Program], bool], tries: int = 300) -> Program:

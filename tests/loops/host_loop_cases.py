@@ -40,11 +40,11 @@ program @triangle arena 0 {
   }
   launch @start(%y)
   for i in 4, reverse {
-    for j [0..2] in i, forward {
+    for j in i, forward {
       launch @note(%y)[i, j]
     }
     launch @note(%y)[-i + 3, 3]
-    for j [0..3] in -i + 4, reverse {
+    for j in -i + 4, reverse {
       launch @note(%y)[j, i]
     }
   }

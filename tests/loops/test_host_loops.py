@@ -71,7 +71,7 @@ def test_reading_errors(text, old, new, message):
         (RECURRENCE, "[i + 1]", "", "has 0 indices for 1"),
         (RECURRENCE, "[i + 1]", "[i + 1, 2]", "has 2 indices for 1"),
         (RECURRENCE, "for i in 5", "for i [0..3] in 5", "has range 0..3 and 5 trips"),
-        (TRIANGLE, "for j [0..2] in i", "for j [0..1] in i", "has range 0..1 and i trips"),
+        (TRIANGLE, "for j in i", "for j [0..1] in i", "has range 0..1 and i trips"),
         (TRIANGLE, "[-i + 3, 3]", "[i, 3]\n    for i in 2, forward {}", "inside a loop over i"),
         (FLOORS, "[s [-5..2], unused]", "[s [-5..2], s]", "s is defined twice"),
         (FLOORS, "[s [-5..2], unused]", "[s [-5..2], y]", "y is defined twice"),

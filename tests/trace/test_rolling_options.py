@@ -65,16 +65,6 @@ def test_break_is_refused_where_a_loop_is_required():
     assert f(vector()) == vector()[3]
 
 
-def test_parallel_is_not_available_yet():
-    def f(x):
-        for i in tg.range(N, parallel=True):
-            x[i] = 0.0
-        return x
-
-    with pytest.raises(UnsupportedError, match="parallel=True.* not available yet"):
-        tg.compile(f)(vector())
-
-
 def test_max_unrolled():
     def f(x):
         s = 0.0

@@ -36,6 +36,7 @@ def pull_cond(
     regions = [_pulled(r, wrt, given, list(totals)) for r in node.regions]
     operands = [*xs, *(dense(b, cts[j], node.results[j]) for j in given), *totals.values()]
     regions, operands = _narrowed(b, regions, operands, len(xs))
+    regions, operands = _without_unread(regions, operands)
     out = emit_cond(
         b, selector, regions, operands, hints=[f"d_{node.regions[0].inputs[k].hint}" for k in wrt]
     )
@@ -109,6 +110,17 @@ def _narrowed(
         regions = [_reading(r, k, parts) for r in regions]
         operands = [*operands, *parts.values()]
     return regions, operands
+
+
+def _without_unread(
+    regions: Sequence[Graph], operands: Sequence[Operand]
+) -> tuple[list[Graph], list[Operand]]:
+    """The operands that a region reads: a loop around the branch need not keep the others."""
+    read = {x for r in regions for node in r.nodes for x in node.values()}
+    read |= {x for r in regions for x in r.outputs if isinstance(x, Value)}
+    kept = [k for k in range(len(operands)) if any(r.inputs[k] in read for r in regions)]
+    smaller = [replace(r, inputs=tuple(r.inputs[k] for k in kept), tracked=()) for r in regions]
+    return smaller, [operands[k] for k in kept]
 
 
 def _views(regions: Sequence[Graph], k: int) -> list[View]:

@@ -71,7 +71,14 @@ def _segmented(
     if rest:
         body = _body(node, attrs, lambda j: add(size * length, j), f"{attrs.index}_rest", rest)
         carries = emit_loop(
-            b, body, f"{attrs.index}_rest", rest, carries=carries, consts=consts, hints=hints
+            b,
+            body,
+            f"{attrs.index}_rest",
+            rest,
+            carries=carries,
+            consts=consts,
+            hints=hints,
+            parallel=attrs.parallel.derived,
         )
     return carries
 
@@ -119,13 +126,23 @@ def _nest(
     if done < length:
         name, rest = f"{attrs.index}_1", length - done
         body = _body(node, attrs, lambda j: add(add(start, done), j), name, rest)
-        out = emit_loop(inner, body, name, rest, carries=out, consts=tuple(given), hints=hints)
+        out = emit_loop(
+            inner,
+            body,
+            name,
+            rest,
+            carries=out,
+            consts=tuple(given),
+            hints=hints,
+            parallel=attrs.parallel.derived,
+        )
     found = emit_loop(
         b, inner.finish(out), index, size, carries=carries, consts=consts, hints=hints
     )
     last = b.nodes[-1]
     assert isinstance(last.attrs, LoopAttrs)
-    b.nodes[-1] = replace(last, attrs=replace(last.attrs, recompute=True))
+    parallel = attrs.parallel.derived
+    b.nodes[-1] = replace(last, attrs=replace(last.attrs, recompute=True, parallel=parallel))
     return found
 
 

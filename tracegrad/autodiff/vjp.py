@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL
@@ -25,6 +25,9 @@ from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
 from tracegrad.ops.scatter import scatter_add
 from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
+
+if TYPE_CHECKING:
+    from tracegrad.autodiff.unwritten import Unwritten
 
 
 def vjp_graph(
@@ -77,11 +80,17 @@ def report_with(report: AliasReport, extra: int) -> AliasReport:
 
 
 class Reverse:
-    """Collects cotangents; a value's contributions are summed when its producer is reached."""
+    """Collects cotangents; a value's contributions are summed when its producer is reached.
 
-    def __init__(self, b: GraphBuilder, active: set[Value]) -> None:
+    `around`: what the loop whose reverse region `b` builds leaves behind, for loops inside it.
+    """
+
+    def __init__(
+        self, b: GraphBuilder, active: set[Value], around: Unwritten | None = None
+    ) -> None:
         self.b = b
         self.active = active
+        self.around = around
         self.pending: dict[Value, list[Operand]] = {}
         self._made: dict[Value, Node] = {}
         self._seen = len(b.nodes)

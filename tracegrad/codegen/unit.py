@@ -12,6 +12,7 @@ from tracegrad.codegen.c import INDENT, CKernel, place, print_c_kernel
 from tracegrad.codegen.c_family import CExpressions, literal, pointer
 from tracegrad.codegen.c_library import with_dependencies
 from tracegrad.codegen.c_names import CNames
+from tracegrad.codegen.c_parallel import WORDS, ChunkPrinter, names_outside_chunks, runs_chunks
 from tracegrad.dims import Symbol, format_dim, symbols
 from tracegrad.dtypes import BOOL
 from tracegrad.errors import VerifyError
@@ -28,7 +29,6 @@ from tracegrad.loops.program import (
     all_steps,
     blocks,
     launches,
-    named,
 )
 from tracegrad.loops.transform import is_scalar
 
@@ -96,11 +96,15 @@ class _Unit:
         for b in self.embedded:
             self.names[b.name] = self.globals.fresh(f"{self.entry}_{b.hint or b.name}")
         self.kernels = self.print_kernels()
-        self.locals = CNames(self.globals.taken)
+        on_threads = any(map(runs_chunks, all_steps(program.steps)))
+        self.locals = CNames(self.globals.taken | (WORDS if on_threads else set()))
         for b in (*self.params, *program.at(Place.ARENA)):
             self.names[b.name] = self.locals.fresh(b.hint or b.name)
         self.dtypes = {b.name: b.dtype for b in program.buffers}
         self.exprs = CExpressions(self.locals)
+        self.buffers = {b.name: b for b in program.buffers}
+        self.chunks = ChunkPrinter(self)
+        self.leaving = "return {0};"  # what a launch does that a check has stopped
         self.last_place = ""
 
     def is_embedded(self, b: Buffer) -> bool:
@@ -140,9 +144,9 @@ class _Unit:
     def render(self) -> SourceUnit:
         lines = list(self.steps(self.program.steps, ""))
         called = {name for k in self.kernels.values() for name in k.functions}
-        functions = with_dependencies(called | self.exprs.functions)
+        functions = with_dependencies(called | self.exprs.functions | self.chunks.called)
         uses_blas = any(f.name == "blas" for f in functions)
-        kernels = [k.text for k in self.kernels.values()]
+        kernels = [k.text for k in self.kernels.values()] + self.chunks.functions
         text = (
             _environment()
             .get_template("unit.c.j2")
@@ -152,7 +156,7 @@ class _Unit:
                 kernels=kernels,
                 constants=[self.constant(b) for b in self.embedded],
                 arguments=self.arguments(),
-                has_status=any(k.has_status for k in self.kernels.values()),
+                has_status=any(line.lstrip().startswith("status = ") for line in lines),
                 locals=list(self.arena_pointers()),
                 launches=lines,
                 shim=self.shim,
@@ -211,7 +215,7 @@ class _Unit:
         return f"static const {b.dtype.c} {self.names[b.name]}[{len(values)}] = {{\n{rows}\n}};"
 
     def arena_pointers(self) -> Iterator[str]:
-        used = {a for step in all_steps(self.program.steps) for a in named(step)}
+        used = set(names_outside_chunks(self.program.steps))
         for b in self.program.at(Place.ARENA):
             if b.name in used:
                 place_of = f"(void *)((char *)ws + {b.offset})" if b.offset else "ws"
@@ -223,7 +227,9 @@ class _Unit:
             if step.loc is not None and place(step.loc) != self.last_place:
                 self.last_place = place(step.loc)
                 yield f"{pad}/* {self.last_place} */"
-            if isinstance(step, HostLoop):
+            if isinstance(step, HostLoop) and step.workers is not None:
+                yield from self.chunks.loop(step, pad)
+            elif isinstance(step, HostLoop):
                 yield pad + self.loop_head(step)
                 yield from self.steps(step.body, pad + INDENT)
                 yield f"{pad}}}"
@@ -286,7 +292,7 @@ class _Unit:
         call = f"{kernel.name}({', '.join(args)})"
         if kernel.has_status:
             yield f"status = {call};"
-            yield f"if (status != 0) return {launch.check_base} + status;"
+            yield f"if (status != 0) {self.leaving.format(f'{launch.check_base} + status')}"
         else:
             yield f"{call};"
 

@@ -208,4 +208,4 @@ def _zero(like: Tracer, ctx: Context) -> Tracer | None:
         return None
     trace = current_trace()
     assert trace is not None
-    return trace.concrete(np.zeros(like.shape, like.element_type.np))
+    return trace.concrete(np.zeros(like.sizes, like.element_type.np))

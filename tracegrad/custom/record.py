@@ -37,7 +37,7 @@ def leaf_of(x: Tracer, name: str) -> Leaf:
     """`x` as an argument of a region."""
     kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
     strides: Any = x.layout.stride
-    return Leaf(name, name, kind, TensorType(x.shape, x.element_type), strides, not x.readonly)
+    return Leaf(name, name, kind, TensorType(x.sizes, x.element_type), strides, not x.readonly)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Value:
 
 
 def _is_whole(x: Tracer) -> bool:
-    return not x.alias.view and x.shape == x.memory.shape
+    return not x.alias.view and x.sizes == x.memory.shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +189,7 @@ def trace_rule(
             f"{kind}{k}",
             f"{'ct' if kind == 'vjp' else 't'}{k}",
             leaf_of(like[k], "").kind,
-            TensorType(like[k].shape, like[k].element_type),
+            TensorType(like[k].sizes, like[k].element_type),
         )
         for k in given
     ]

@@ -71,7 +71,7 @@ def _result(
 def _lay_out(x: Tracer, strides: tuple[int, ...]) -> None:
     """Give a fresh tensor NumPy's layout of what it stands for."""
     x.memory.layout = strides
-    x.layout = Geometry(0, x.shape, strides)
+    x.layout = Geometry(0, x.sizes, strides)
 
 
 def _returned_view(

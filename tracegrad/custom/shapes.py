@@ -26,25 +26,25 @@ def as_gradient(g: Any, like: Tracer, what: str) -> Tracer:
         raise GradientError(f"{what} is boolean", kind="custom_rule", loc=source.here())
     if x.element_type is not like.element_type:
         x = trace.apply(cast, (x,), CastAttrs(like.element_type))
-    if x.shape != like.shape:
+    if x.sizes != like.sizes:
         x = _summed(x, like, what)
     return x
 
 
 def _summed(x: Tracer, like: Tracer, what: str) -> Tracer:
-    lead = len(x.shape) - len(like.shape)
-    if lead < 0 or any(n not in (1, m) for n, m in zip(like.shape, x.shape[lead:], strict=True)):
+    lead = len(x.sizes) - len(like.sizes)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(like.sizes, x.sizes[lead:], strict=True)):
         raise GradientError(
-            f"{what} has shape {x.shape}, and the value it belongs to {like.shape}",
+            f"{what} has shape {x.sizes}, and the value it belongs to {like.sizes}",
             kind="custom_rule",
             loc=source.here(),
         )
     trace = x.trace
     axes = [
         *range(lead),
-        *(k + lead for k, n in enumerate(like.shape) if n == 1 and x.shape[k + lead] != 1),
+        *(k + lead for k, n in enumerate(like.sizes) if n == 1 and x.sizes[k + lead] != 1),
     ]
     x = trace.apply(sum_, (x,), sum_.attrs(tuple(axes)))
-    if x.shape != like.shape:
-        x = trace.read(x, Reshape(like.shape))
+    if x.sizes != like.sizes:
+        x = trace.read(x, Reshape(like.sizes))
     return x

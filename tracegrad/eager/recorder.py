@@ -376,7 +376,7 @@ _BASE_KINDS = frozenset({CreationKind.DEFAULT, CreationKind.MULTI_OUTPUT})
 
 
 def _type(x: Tracer) -> TensorType:
-    return TensorType(x.shape, x.element_type)
+    return TensorType(x.sizes, x.element_type)
 
 
 def _contents(x: Any) -> Any:

@@ -109,4 +109,21 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
 
 def _region(graph: Graph, sizes: Sizes) -> Callable[..., list[np.ndarray]]:
     """A region as a function of arrays; keywords bind further symbols (loop indices)."""
-    return lambda *arrays, **symbols: evaluate(graph, arrays, sizes={**sizes, **symbols})
+
+
+    def run(*arrays: np.ndarray, **symbols: int) -> list[np.ndarray]:
+        bound = {**sizes, **symbols}
+        return evaluate(
+            graph,
+            [_front(x, v.type, bound) for x, v in zip(arrays, graph.inputs, strict=True)],
+            sizes=bound,
+        )
+
+    return run
+
+
+def _front(array: np.ndarray, type_: TensorType, sizes: Sizes) -> np.ndarray:
+    """The part of an element of a stack that its iteration filled."""
+    if all(isinstance(n, int) for n in type_.shape):
+        return array
+    return np.asarray(array)[tuple(map(slice, _shape(type_, sizes)))]

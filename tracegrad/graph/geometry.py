@@ -199,7 +199,8 @@ def overlaps_itself(g: Geometry) -> bool:
         if n != 1 and isinstance(s, int) and isinstance(n, int)
     ]
     if len(axes) != sum(n != 1 for n in g.size):
-        return False  # symbolic strides come from dense bases, which do not overlap
+        # Symbolic strides come from dense bases, which do not overlap.
+        return any(s == 0 for s, _ in axes)
     axes.sort()
     span = 0
     certain = True

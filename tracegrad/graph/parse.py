@@ -43,7 +43,8 @@ def _graph(s: Scanner) -> Graph:
     if not s.take_word("graph"):
         raise s.fail("expected 'graph'")
     name = s.graph_name()
-    outer, s.symbols = s.symbols, _symbols(s)
+    outer = s.symbols
+    s.symbols = _symbols(s)
     scope: dict[str, Value] = {}
     inputs, tracked = _inputs(s, scope)
     s.expect("->")
@@ -66,6 +67,7 @@ def _graph(s: Scanner) -> Graph:
 
 def _symbols(s: Scanner) -> dict[str, dims.Expr]:
     out: dict[str, dims.Expr] = {}
+    s.symbols = out
     if not s.take("["):
         return out
     while not s.take("]"):
@@ -76,7 +78,7 @@ def _symbols(s: Scanner) -> dict[str, dims.Expr]:
         if s.take(":"):
             lo = None if s.peek("..") else _bound(s)
             s.expect("..")
-            hi = None if s.peek(",") or s.peek("]") else _bound(s)
+            hi = None if s.peek(",") or s.peek("]") else s.dim()
         out[name] = dims.symbol(name, lo, hi)
     return out
 

@@ -10,6 +10,7 @@ from tracegrad import dims, dtypes
 from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ParseError
+from tracegrad.loops.dim_text import parse_dim
 from tracegrad.types import TensorType
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
@@ -153,7 +154,7 @@ class Scanner:
         if source.removeprefix("-").isdigit():
             return int(source)
         try:
-            return dims.parse_dim(source, self.symbols)
+            return parse_dim(source, self.symbols)
         except KeyError as e:
             raise self.fail(f"unknown size symbol {e.args[0]}", at) from None
         except ValueError:

@@ -185,6 +185,7 @@ class _Printer:
         if not isinstance(d, dims.Expr):
             return
         for s in sorted(dims.symbols(d), key=lambda s: s.name):
+            self._note(s.hi)  # in front of it, since its range depends on them
             if self.symbols.setdefault(s.name, s) != s:
                 raise VerifyError(f"size symbol {s.name} has two ranges in graph {self.graph.name}")
 
@@ -203,7 +204,9 @@ class _Printer:
     def _symbol_list(self) -> str:
         if not self.symbols:
             return ""
-        return f"[{', '.join(_format_symbol(s) for _, s in sorted(self.symbols.items()))}]"
+        alone = sorted(n for n, s in self.symbols.items() if not isinstance(s.hi, dims.Expr))
+        names = dict.fromkeys((*alone, *self.symbols))
+        return f"[{', '.join(_format_symbol(self.symbols[n]) for n in names)}]"
 
 
 def _format_symbol(s: dims.Symbol) -> str:

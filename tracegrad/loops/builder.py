@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tracegrad.dims import Dim, Symbol, add, of_atom
+from tracegrad.dims import Dim, add, counter, of_atom
 from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import DType
 from tracegrad.errors import UnsupportedError
@@ -74,8 +74,7 @@ class LoopBuilder:
             return value.dim  # type: ignore[return-value]
         name = self.fresh(hint)
         self._add(Let(name, value, self.loc))
-        hi = extent - 1 if isinstance(extent, int) else None
-        return of_atom(Symbol(name, 0, hi))
+        return of_atom(counter(name, extent))
 
     # -- statements
 
@@ -118,8 +117,7 @@ class LoopBuilder:
     def loop(self, extent: Dim, tag: LoopTag = LoopTag.SERIAL, hint: str = "i") -> Iterator[Dim]:
         """A loop over ``0..extent-1``; yields its index."""
         name = self.fresh(hint)
-        hi = extent - 1 if isinstance(extent, int) else None
-        var = Symbol(name, 0, hi)
+        var = counter(name, extent)
         self._blocks.append([])
         yield of_atom(var)
         body = tuple(self._blocks.pop())
@@ -153,9 +151,7 @@ class LoopBuilder:
         """
         pairs = []
         for extent in extents:
-            name = self.fresh("r")
-            hi = extent - 1 if isinstance(extent, int) else None
-            pairs.append((Symbol(name, 0, hi), extent))
+            pairs.append((counter(self.fresh("r"), extent), extent))
         self._blocks.append([])
         scope = ReduceScope(self, tuple(of_atom(v) for v, _ in pairs), hint)
         yield scope

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tracegrad.dims import evaluate
+from tracegrad.dims import evaluate, span_of
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Kernel
 from tracegrad.loops.machine import Machine, Memory, Stopped
@@ -22,6 +22,7 @@ from tracegrad.loops.program import (
     Program,
     Step,
     WhileLoop,
+    Workers,
 )
 
 
@@ -50,8 +51,9 @@ def run_kernel(
         memory[p.name] = Memory(array, array.size)
     machine = Machine(kernel, memory)
     for s, value in zip(kernel.indices, indices, strict=True):
-        if (s.lo is not None and value < s.lo) or (s.hi is not None and value > s.hi):
-            raise VerifyError(f"{kernel.name}: index {s} = {value} leaves {s.lo}..{s.hi}")
+        lo, hi = span_of(s)
+        if (lo is not None and value < lo) or (hi is not None and value > hi):
+            raise VerifyError(f"{kernel.name}: index {s} = {value} leaves {lo}..{hi}")
         machine.env[s.name] = value
     with np.errstate(all="ignore"):
         try:
@@ -108,6 +110,8 @@ def _run_steps(
 def _run_loop(
     loop: HostLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
 ) -> tuple[int, int]:
+    if loop.workers is not None and loop.workers.sums:
+        return _run_chunks(loop, loop.workers, arrays, env)
     most = evaluate(loop.trips, env)
     trips = range(most if loop.count is None else min(most, int(arrays[loop.count][0])))
     for i in reversed(trips) if loop.reverse else trips:
@@ -117,11 +121,36 @@ def _run_loop(
     return 0, 0
 
 
+def _run_chunks(
+    loop: HostLoop, workers: Workers, arrays: Mapping[str, np.ndarray], env: dict[str, int]
+) -> tuple[int, int]:
+    """A loop with sums, chunk by chunk: the same additions as on any number of threads."""
+    trips, n = evaluate(loop.trips, env), workers.chunks
+    parts = {s: arrays[held].reshape(n, -1) for s, held in workers.sums}
+    for c in range(n):
+        own = {s: part[c] for s, part in parts.items()}
+        for part in own.values():
+            part[...] = -0.0
+        for k in range(trips * c // n, trips * (c + 1) // n):
+            i = trips - 1 - k if loop.reverse else k
+            status, detail = _run_steps(loop.body, {**arrays, **own}, env | {loop.var.name: i})
+            if status:
+                return status, detail
+    for s, part in parts.items():
+        step = 1
+        while step < n:
+            for c in range(0, n - step, 2 * step):
+                part[c] += part[c + step]
+            step *= 2
+        arrays[s][...] += part[0]
+    return 0, 0
+
+
 def _run_while(
     loop: WhileLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
 ) -> tuple[int, int]:
-    i = 0
-    while loop.var.hi is None or i <= loop.var.hi:
+    i, last = 0, span_of(loop.var)[1]
+    while last is None or i <= last:
         status, detail = _run_steps(loop.test, arrays, env)
         if status or not arrays[loop.flag][0]:
             return status, detail

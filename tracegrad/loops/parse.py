@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from tracegrad import dtypes
-from tracegrad.dims import Dim, Symbol, of_atom, parse_dim
+from tracegrad.dims import Dim, Symbol, counter, of_atom
 from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import BOOL, F64, I64, DType
 from tracegrad.errors import DTypeError
+from tracegrad.loops.dim_text import parse_dim
 from tracegrad.loops.ir import (
     Access,
     Accumulator,
@@ -39,7 +40,6 @@ from tracegrad.loops.ir import (
     Var,
 )
 from tracegrad.loops.scan import Scanner
-from tracegrad.loops.transform import default_range
 
 TAGS = {t.value: t for t in LoopTag}
 NUMBER = r"-?(?:inf|nan|\d+(?:\.\d*)?(?:e[-+]?\d+)?)"
@@ -240,7 +240,7 @@ class KernelReader(Scanner):
         shown = self.range(name)
         self.expect("in")
         extent = self.dim(stops)
-        var = shown or default_range(name, extent)
+        var = shown or counter(name, extent)
         self.symbols[name] = of_atom(var)
         self.scalars[name] = I64
         return var, extent

@@ -21,6 +21,7 @@ from tracegrad.loops.program import (
     Program,
     Step,
     WhileLoop,
+    Workers,
 )
 
 
@@ -96,14 +97,39 @@ class _ProgramReader(KernelReader):
         var, trips = self.header(",")
         self.expect(",")
         order = self.take("forward|reverse", "forward or reverse")
-        count = None
-        if self.skip(","):
-            self.expect("count")
-            count = self.local()
+        count, workers = None, None
+        while self.skip(","):
+            if self.skip("count"):
+                count = self.local()
+            else:
+                workers = self.workers()
         loc = self.loc()
         body = self.inside(kernels)
         self.scalars, self.symbols = outer
-        return HostLoop(var, trips, order == "reverse", body, loc, count=count)
+        return HostLoop(var, trips, order == "reverse", body, loc, count=count, workers=workers)
+
+    def workers(self) -> Workers:
+        numbers = []
+        for word in ("chunks", "threads", "stride"):
+            self.expect(word)
+            numbers.append(self.integer())
+        self.expect("private")
+        self.expect("(")
+        private: list[str] = []
+        while not self.skip(")"):
+            if private:
+                self.expect(",")
+            private.append(self.local())
+        self.expect("sums")
+        self.expect("(")
+        sums: list[tuple[str, str]] = []
+        while not self.skip(")"):
+            if sums:
+                self.expect(",")
+            total = self.local()
+            self.expect("in")
+            sums.append((total, self.local()))
+        return Workers(*numbers, tuple(private), tuple(sums))
 
     def inside(self, kernels: Mapping[str, Kernel]) -> tuple[Step, ...]:
         self.expect("{")

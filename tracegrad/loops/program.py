@@ -71,8 +71,28 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """How the iterations of a loop run on up to `threads` threads.
+
+    Chunk c of `chunks` is the iterations from ``trips*c // chunks`` on, counted in the order of
+    the loop; its iterations run in order, the chunks in any.  Thread w has its own copies of the
+    buffers `private`, ``w * stride`` bytes behind their offsets.  `sums` are pairs (buffer,
+    parts): the iterations only add to the buffer; chunk c adds to part c of `parts` (as many
+    elements as the buffer each) from nothing, and at the end the parts are added in pairs, those
+    of neighbours first, and the total to the buffer.
+    """
+
+    chunks: int
+    threads: int
+    stride: int = 0
+    private: tuple[str, ...] = ()
+    sums: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostLoop:
-    """Run `body` with `var` = 0 .. trips-1, or trips-1 .. 0 when `reverse`; in this order.
+    """Run `body` with `var` = 0 .. trips-1, or trips-1 .. 0 when `reverse`; in this order, unless
+    `workers` say that the iterations are independent.
 
     `trips` may use the variables of enclosing loops; with `trips` <= 0 nothing runs.  `count`
     names a buffer whose first element (i64) says how many of the `trips` run, from 0 on.
@@ -84,6 +104,7 @@ class HostLoop:
     body: tuple[Step, ...]
     loc: SourceLoc | None = field(default=None, compare=False)
     count: str | None = field(default=None, kw_only=True)
+    workers: Workers | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,8 @@ def named(step: Step) -> tuple[str, ...]:
         return (step.selector,)
     if isinstance(step, WhileLoop):
         return (step.flag,)
-    return () if step.count is None else (step.count,)
+    parts = () if step.workers is None else step.workers.sums
+    return (*(() if step.count is None else (step.count,)), *(x for pair in parts for x in pair))
 
 
 def all_steps(steps: Sequence[Step]) -> Iterator[Step]:

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tracegrad.dims import Dim, Symbol, format_dim, symbols
+from tracegrad.dims import Dim, Symbol, counter, format_dim, symbols
 from tracegrad.dtypes import BOOL, F64, I64
 from tracegrad.loops.ir import (
     Alloc,
@@ -54,8 +54,16 @@ from tracegrad.loops.ir import (
 )
 from tracegrad.loops.parse import parse_kernel
 from tracegrad.loops.parse_program import parse_program
-from tracegrad.loops.program import Buffer, HostLoop, Launch, Program, Step, WhileLoop
-from tracegrad.loops.transform import default_range, indices
+from tracegrad.loops.program import (
+    Buffer,
+    HostLoop,
+    Launch,
+    Program,
+    Step,
+    WhileLoop,
+    Workers,
+)
+from tracegrad.loops.transform import indices
 from tracegrad.source import SourceLoc
 
 RESERVED = ("select", "load", "index", "cast")
@@ -110,7 +118,7 @@ def _range(s: Symbol) -> str:
 
 
 def _loop(var: Symbol, extent: Dim) -> str:
-    shown = "" if var == default_range(var.name, extent) else _range(var)
+    shown = "" if var == counter(var.name, extent) else _range(var)
     return f"{var.name}{shown} in {format_dim(extent)}"
 
 
@@ -237,7 +245,8 @@ def _step(step: Step, locs: bool) -> Iterator[str]:
     if isinstance(step, HostLoop):
         order = "reverse" if step.reverse else "forward"
         count = "" if step.count is None else f", count %{step.count}"
-        yield f"for {_loop(step.var, step.trips)}, {order}{count}{at} {{"
+        workers = "" if step.workers is None else f", {_workers(step.workers)}"
+        yield f"for {_loop(step.var, step.trips)}, {order}{count}{workers}{at} {{"
         yield from _block(step.body, locs)
     elif isinstance(step, WhileLoop):
         most = "" if step.var.hi is None else f" in {step.var.hi + 1}"
@@ -253,6 +262,13 @@ def _step(step: Step, locs: bool) -> Iterator[str]:
             yield from ("  " + line for line in _block(case, locs))
             yield "  }"
     yield "}"
+
+
+def _workers(w: Workers) -> str:
+    words = [f"chunks {w.chunks} threads {w.threads} stride {w.stride}"]
+    words.append(f"private ({', '.join(f'%{name}' for name in w.private)})")
+    words.append(f"sums ({', '.join(f'%{s} in %{parts}' for s, parts in w.sums)})")
+    return " ".join(words)
 
 
 def _block(steps: Sequence[Step], locs: bool) -> Iterator[str]:

@@ -176,11 +176,6 @@ def rename(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
     return _Rename(names).kernel(kernel)
 
 
-def default_range(name: str, extent: Dim) -> Symbol:
-    """The variable of a loop over ``0..extent-1``."""
-    return Symbol(name, 0, extent - 1 if isinstance(extent, int) else None)
-
-
 def definitions(kernel: Kernel) -> Iterator[str]:
     """Every name the kernel defines, in order of appearance."""
     yield from (p.name for p in kernel.params)

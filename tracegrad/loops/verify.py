@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracegrad.dims import Dim, Symbol, bounds, symbols
+from tracegrad.dims import Dim, Symbol, bounds, span_of, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import (
@@ -75,7 +75,8 @@ class _Verifier:
             self.scalars[s.name] = I64
             self.ranges[s.name] = s
             # An empty range is that of a loop that never runs: no access can be wrong.
-            self.guarded += s.lo is not None and s.hi is not None and s.lo > s.hi
+            lo, hi = span_of(s)
+            self.guarded += lo is not None and hi is not None and lo > hi
         self.block(self.kernel.body)
         if self.has_checks():
             last = self.kernel.params[-1] if self.kernel.params else None

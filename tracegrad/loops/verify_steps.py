@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tracegrad.dims import Dim, Symbol, bounds, is_equal, symbols
+from tracegrad.dims import Dim, Symbol, bounds, is_equal, largest, mul, span_of, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Check
@@ -17,6 +17,8 @@ from tracegrad.loops.program import (
     Program,
     Step,
     WhileLoop,
+    Workers,
+    all_steps,
 )
 from tracegrad.loops.transform import statements
 
@@ -41,6 +43,8 @@ def _verify_block(
             _verify_loop(program, step, scope)
             if step.count is not None:
                 _verify_scalar(program, step, step.count, buffers, (I64,))
+            if step.workers is not None:
+                _verify_workers(program, step, step.workers, buffers)
             inner = {**scope, step.var.name: step.var}
             _verify_block(program, step.body, buffers, inner)
         elif isinstance(step, WhileLoop):
@@ -63,6 +67,33 @@ def _verify_block(
                 _verify_block(program, case, buffers, scope)
         else:
             _verify_launch(program, step, buffers, scope)
+
+
+def _verify_workers(
+    program: Program, loop: HostLoop, w: Workers, buffers: Mapping[str, Buffer]
+) -> None:
+    """That the memory of threads and chunks is there, and that no loop inside has threads too."""
+
+    def fail(what: str) -> VerifyError:
+        return VerifyError(f"program {program.name}: loop over {loop.var}: {what}", loc=loop.loc)
+
+    if w.chunks < 1 or not 1 <= w.threads <= w.chunks or loop.count is not None:
+        raise fail(f"{w.chunks} chunks cannot run on {w.threads} threads")
+    if any(isinstance(s, HostLoop) and s.workers is not None for s in all_steps(loop.body)):
+        raise fail("a loop inside runs on threads too")
+    for name in w.private:
+        b = buffers.get(name)
+        if b is None or b.place is not Place.ARENA:
+            raise fail(f"{name} is no buffer of the arena")
+        end = b.offset + w.stride * (w.threads - 1) + largest(b.size) * b.dtype.nbytes
+        if end > program.arena_nbytes:
+            raise fail(f"the copies of {name} leave the arena")
+    for total, parts in w.sums:
+        a, b = buffers.get(total), buffers.get(parts)
+        if a is None or b is None or b.place is not Place.ARENA:
+            raise fail(f"no buffers {total} and {parts}")
+        if a.dtype is not b.dtype or is_equal(b.size, mul(a.size, w.chunks)) is not True:
+            raise fail(f"{parts} does not hold {w.chunks} times {total}")
 
 
 def _verify_scalar(
@@ -110,9 +141,9 @@ def _verify_loop(program: Program, loop: HostLoop, scope: Mapping[str, Symbol]) 
 
 def _holds(s: Symbol, span: tuple[int | None, int | None]) -> bool:
     """Whether the range of `s` certainly holds `span`."""
-    lo, hi = span
-    above = s.lo is None or (lo is not None and lo >= s.lo)
-    below = s.hi is None or (hi is not None and hi <= s.hi)
+    (lo, hi), (least, most) = span, span_of(s)
+    above = least is None or (lo is not None and lo >= least)
+    below = most is None or (hi is not None and hi <= most)
     return above and below
 
 
@@ -129,7 +160,7 @@ def _verify_indices(launch: Launch, scope: Mapping[str, Symbol], where: str) -> 
         raise VerifyError(
             f"{where} has {len(launch.indices)} indices for {len(wanted)}", loc=launch.loc
         )
-    never = any(s.hi is not None and s.hi < 0 for s in scope.values())
+    never = any(hi is not None and hi < 0 for _, hi in map(span_of, scope.values()))
     for d, s in zip(launch.indices, wanted, strict=True):
         _verify_scope(d, scope, where, launch)
         if not (never or _holds(s, bounds(d))):

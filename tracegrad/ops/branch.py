@@ -89,7 +89,7 @@ def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> An
         out = body(*state, *consts, **{attrs.index: k})
         state = out[:n]
         for stack, y in zip(stacks, out[n:], strict=True):
-            stack[k] = y
+            stack[(k, *map(slice, y.shape))] = y
         k += 1
     return (*state, *stacks)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracegrad.dims import Dim
+from tracegrad.dims import Dim, Expr, add, largest, symbol, symbols
 from tracegrad.dtypes import I64
 from tracegrad.errors import VerifyError
 from tracegrad.graph.ir import Graph, Operand, Value
@@ -99,6 +100,19 @@ gradients = declare(
 # ------------------------------------------------------------------------------------- loops
 
 
+class Parallel(Enum):
+    """Whether iterations run on threads."""
+
+    NO = "in order"
+    POSSIBLE = "on threads where it is proved that iterations do not depend on each other"
+    REQUIRED = "on threads; the program is refused where that is not proved"
+
+    @property
+    def derived(self) -> Parallel:
+        """For the loops of derivatives, which are checked on their own."""
+        return Parallel.NO if self is Parallel.NO else Parallel.POSSIBLE
+
+
 @dataclass(frozen=True, slots=True)
 class LoopAttrs(Attrs):
     """``for index in 0..trips-1`` (from the end when `reverse`).
@@ -120,6 +134,21 @@ class LoopAttrs(Attrs):
     results: tuple[TensorType, ...]
     counted: bool = False
     recompute: bool = False
+    parallel: Parallel = Parallel.NO
+
+
+def loop_index(attrs: LoopAttrs) -> Expr:
+    """The index of a loop as its region uses it, with its range."""
+    return symbol(attrs.index, 0, add(attrs.trips, -1))
+
+
+def stacked(index: str, trips: Dim, element: TensorType) -> TensorType:
+    """The type of a stack: an axis that depends on the index has room for its largest size, and
+    iterations fill the front of it."""
+    sizes = (
+        largest(n) if any(s.name == index for s in symbols(n)) else n for n in element.shape
+    )
+    return TensorType((trips, *sizes), element.dtype)
 
 
 def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
@@ -139,7 +168,7 @@ def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
         )
         state = out[:n]
         for stack, y in zip(stacks, out[n:], strict=True):
-            stack[k] = y
+            stack[(k, *map(slice, y.shape))] = y
     return (*state, *stacks)
 
 
@@ -186,14 +215,23 @@ def emit_loop(
     reverse: bool = False,
     hints: Sequence[str] = (),
     count: Operand | None = None,
+    parallel: Parallel = Parallel.NO,
 ) -> tuple[Value, ...]:
     """Add a loop over `region`, `count` times if given; returns the final carries, then the
     stacks."""
     n = len(carries)
     results = [x.type for x in region.inputs[:n]]
-    for y in region.outputs[n:]:
-        results.append(TensorType((trips, *y.shape), y.type.dtype))
-    attrs = LoopAttrs(index, trips, reverse, n, len(consts), tuple(results), count is not None)
+    results += [stacked(index, trips, y.type) for y in region.outputs[n:]]
+    attrs = LoopAttrs(
+        index,
+        trips,
+        reverse,
+        n,
+        len(consts),
+        tuple(results),
+        counted=count is not None,
+        parallel=parallel,
+    )
     last = () if count is None else (count,)
     return b.emit(
         loop,

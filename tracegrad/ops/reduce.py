@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracegrad import dtypes
-from tracegrad.dims import Dim, product
+from tracegrad.dims import Dim, is_at_most, product
+from tracegrad.dims import add as dims_add
 from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ShapeError
 from tracegrad.graph.ir import Literal, Operand, Value
@@ -20,7 +21,9 @@ from tracegrad.graph.op import Attrs, Linear, NoGradient, OpDef, Reduction, Rule
 from tracegrad.graph.storage import Expand, Index, NewAxis, Permute, Reshape, Span
 from tracegrad.loops.ir import Combine
 from tracegrad.ops.arithmetic import add, div, mul, sub
+from tracegrad.ops.cast import cast
 from tracegrad.ops.compare import eq, isfinite, logical_or, ne
+from tracegrad.ops.control import position
 from tracegrad.ops.handles import stop_gradient
 from tracegrad.ops.pairs import Pair, each_part
 from tracegrad.ops.pointwise import random_array
@@ -283,24 +286,28 @@ any_ = declare(
 # --------------------------------------------------------------------------- built from them
 
 
-def _count(shape: Shape, axes: Sequence[int]) -> int:
-    n = reduced_count(shape, tuple(axes))
-    if not isinstance(n, int):
-        raise ShapeError("a mean needs sizes that are known")
-    return n
+def _count(b: GraphBuilder, x: Operand, axes: Sequence[int], ddof: float = 0) -> Operand:
+    """``max(n - ddof, 0)`` of the `n` elements that each result is made of, as a divisor."""
+    n = reduced_count(x.shape, tuple(axes))
+    if isinstance(n, int):
+        return Literal(max(n - ddof, 0), x.type.dtype)
+    if ddof != int(ddof) or is_at_most(int(ddof), n) is not True:
+        raise ShapeError(f"the number of elements may be less than ddof={ddof}")
+    found = cast(b, position(b, at=dims_add(n, -int(ddof))), dtype=x.type.dtype)
+    kept = tuple(s for k, s in enumerate(x.shape) if k not in axes)
+    return spread(b, found, tuple(range(len(kept))), kept)
 
 
 def mean(b: GraphBuilder, x: Operand, axes: tuple[int, ...]) -> Operand:
     """Arithmetic mean over `axes`, which are dropped; `x` is float.  NaN when empty."""
-    n = Literal(_count(x.shape, axes), x.dtype)
-    return div(b, sum_(b, x, axes=axes), n)  # type: ignore[no-any-return]
+    return div(b, sum_(b, x, axes=axes), _count(b, x, axes))  # type: ignore[no-any-return]
 
 
 def var(b: GraphBuilder, x: Operand, axes: tuple[int, ...], ddof: float = 0) -> Operand:
     """Variance over `axes` with divisor ``max(n - ddof, 0)``, in two passes; `x` is float."""
     away = sub(b, x, spread(b, mean(b, x, axes), axes, x.shape))
-    n = Literal(max(_count(x.shape, axes) - ddof, 0), x.dtype)
-    return div(b, sum_(b, mul(b, away, away), axes=axes), n)  # type: ignore[no-any-return]
+    total = sum_(b, mul(b, away, away), axes=axes)
+    return div(b, total, _count(b, x, axes, ddof))  # type: ignore[no-any-return]
 
 
 def logsumexp(b: GraphBuilder, x: Operand, axes: tuple[int, ...]) -> Operand:

@@ -142,6 +142,7 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
             reverse=attrs.reverse,
             hints=[r.hint for r in node.results],
             count=count,
+            parallel=attrs.parallel,
         )
     read = {x for inner in stay for x in inner.values()}
     read |= {x for x in region.outputs if isinstance(x, Value)}
@@ -172,6 +173,7 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
         reverse=attrs.reverse,
         hints=[r.hint for r in node.results],
         count=count,
+        parallel=attrs.parallel,
     )
 
 

@@ -17,7 +17,7 @@ from tracegrad.codegen.unit import SourceUnit
 from tracegrad.errors import NoCompilerWarning, OptionError, PerformanceWarning, ToolchainError
 from tracegrad.loops.program import Place, Program
 from tracegrad.options import Options
-from tracegrad.runtime import blas
+from tracegrad.runtime import blas, threads
 from tracegrad.runtime.artifact import Accept, Binder, Engine, Executable, Kind, Returns, leaf_of
 from tracegrad.runtime.cache import content_key, disk_cache
 from tracegrad.runtime.launch import NativeEngine, bind_launcher, bind_python, launcher_module
@@ -68,6 +68,11 @@ def _warn_no_launcher(message: str) -> None:
     _warn(f"calls go through ctypes, some microseconds slower: {message}", PerformanceWarning)
 
 
+@lru_cache(maxsize=4)
+def _warn_no_threads(message: str) -> None:
+    _warn(f"parallel loops run on one thread: {message}", PerformanceWarning)
+
+
 def _warn(message: str, category: type[Warning]) -> None:
     frame = source.user_frame()
     file, line = ("tracegrad", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
@@ -99,10 +104,20 @@ def _native(program: Program, unit: SourceUnit, options: Options, compiler: Comp
         ) from error
     assert entry is not None, "a symbol that was found has an address"
     blas.connect(library)
+    _connect_threads(library, compiler, options)
     externals = tuple(np.ascontiguousarray(b.data) for b in unit.external_constants)
     engine = NativeEngine(entry, program.arena_nbytes, externals)
     kind, binder = _binder(program, engine, entry, externals, compiler, options)
     return Executable(program, unit.text, kind, engine, binder, path)
+
+
+def _connect_threads(library: ctypes.CDLL, compiler: Compiler, options: Options) -> None:
+    try:
+        threads.connect(library, compiler)
+    except ToolchainError as error:
+        if options.strict:
+            raise
+        _warn_no_threads(error.message)
 
 
 def _binder(

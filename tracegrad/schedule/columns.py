@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tracegrad.dims import Dim, Symbol, add, coefficient, mul, of_atom, symbols
+from tracegrad.dims import Dim, Symbol, add, coefficient, counter, mul, of_atom, symbols
 from tracegrad.dims import substitute as substitute_dim
 from tracegrad.loops.combine import identity
 from tracegrad.loops.ir import (
@@ -33,7 +33,6 @@ from tracegrad.loops.ir import (
 )
 from tracegrad.loops.transform import (
     Rebuild,
-    default_range,
     definitions,
     is_straight,
     substitute,
@@ -173,7 +172,7 @@ class _Turner:
         if full == 1:
             out += self.tile(c, 0, TILE)
         elif full:
-            var = default_range(self.fresh(f"{c.var.name}_tile"), full)
+            var = counter(self.fresh(f"{c.var.name}_tile"), full)
             body = tuple(self.tile(c, mul(of_atom(var), TILE), TILE))
             out.append(For(var, full, LoopTag.PARALLEL, body, c.sums.loc))
         if rest:
@@ -209,7 +208,7 @@ class _Turner:
 
     def columns(self, c: _Columns, width: int, body: Callable[[Dim], Sequence[Stmt]]) -> For:
         """A loop over the columns of a tile."""
-        var = default_range(self.fresh(c.var.name), width)
+        var = counter(self.fresh(c.var.name), width)
         return For(var, width, LoopTag.PARALLEL, tuple(body(of_atom(var))), c.sums.loc)
 
     def fill(self, c: _Columns, width: int, rows: list[str], values: Sequence[Expr]) -> For:
@@ -231,7 +230,7 @@ class _Turner:
         if rows <= ROWS:
             return [self.rows(c, start, width, totals, 0, rows, env)]
         full, rest = divmod(rows, ROWS)
-        var = default_range(self.fresh("group"), full)
+        var = counter(self.fresh("group"), full)
         body = self.group(c, start, width, totals, mul(of_atom(var), ROWS), ROWS, env)
         out: list[Stmt] = [For(var, full, LoopTag.SERIAL, tuple(body), c.sums.loc)]
         if rest:
@@ -278,7 +277,7 @@ class _Turner:
     ) -> For:
         """`count` rows from `first`, each added to the local rows `targets`."""
         old = c.sums.loops[-1][0]
-        var = default_range(self.fresh(old.name), count)
+        var = counter(self.fresh(old.name), count)
 
         def row(j: Dim) -> Sequence[Stmt]:
             body: list[Stmt] = [*c.before, *c.sums.body]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tracegrad.dims import largest
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.ops.branch import CONTROL, carried
@@ -177,6 +178,4 @@ def updated(node: Node) -> list[tuple[int, Value]]:
 
 
 def _numel(x: Value) -> int:
-    size = x.type.size
-    assert isinstance(size, int)
-    return size
+    return largest(x.type.size)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tracegrad.dims import Dim, Symbol, symbols
+from tracegrad.dims import Dim, Symbol, largest, of_atom, symbols, widened
+from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import I64
 from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import Nest, Point, Reduction, Trait
@@ -30,7 +31,7 @@ from tracegrad.loops.ir import (
     Stmt,
     Var,
 )
-from tracegrad.loops.transform import definitions
+from tracegrad.loops.transform import definitions, substitute
 from tracegrad.loops.transform import indices as indices_of
 from tracegrad.schedule.fuse import Fusion, Group, Role
 from tracegrad.types import Shape, TensorType
@@ -120,13 +121,21 @@ class KernelWriter:
     # -- the end
 
     def finish(self, name: str, loc: object = None) -> Lowered:
-        params = [Param(n, x.dtype, x.type.size, access) for x, (n, access) in self.params.items()]
+        params = [
+            Param(n, x.dtype, largest(x.type.size), access)
+            for x, (n, access) in self.params.items()
+        ]
         args: list[Value | None] = list(self.params)
         if self.lb.checks:
             params.append(Param("detail", I64, 1, Access.OUT))
             args.append(None)
         kernel = Kernel(name, tuple(params), self.lb.finish(), loc=loc)  # type: ignore[arg-type]
-        kernel = replace(kernel, indices=free_symbols(kernel))
+        free = free_symbols(kernel)
+        if any(isinstance(s.hi, DimExpr) for s in free):
+            ranges = {s.name: widened(of_atom(s)) for s in free}
+            kernel = replace(kernel, body=substitute(kernel.body, ranges))
+            free = free_symbols(kernel)
+        kernel = replace(kernel, indices=free)
         return Lowered(kernel, tuple(args), tuple(self.lb.checks))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tracegrad.dims import Symbol, of_atom
+from tracegrad.dims import Symbol, counter, largest, of_atom, widened
 from tracegrad.dtypes import I64
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.graph.op import Trait
@@ -23,11 +23,12 @@ from tracegrad.loops.program import (
     WhileLoop,
 )
 from tracegrad.ops.branch import last_index
+from tracegrad.ops.control import Parallel
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.schedule.body import Body, Choose, Cycle, Item, Repeat, Run, Shared
 from tracegrad.schedule.map_cpu import map_cpu
-from tracegrad.schedule.memory import Lifetime, assign_offsets
 from tracegrad.schedule.stacks import stacks_to_carries
+from tracegrad.schedule.threads import Span, Threads
 from tracegrad.types import TensorType
 
 
@@ -42,26 +43,38 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A program and where its graph's outputs are; `notes` are for `explain()`."""
+    """A program and where its graph's outputs are; for `explain()`, `notes` on writes and
+    `threads` on parallel loops."""
 
     program: Program
     outputs: tuple[Slot, ...]
     notes: tuple[str, ...]
+    threads: tuple[str, ...] = ()
 
 
 def make_plan(
-    graph: Graph, *, names: Sequence[str] = (), map_kernel: Callable[[Kernel], Kernel] = map_cpu
+    graph: Graph,
+    *,
+    names: Sequence[str] = (),
+    map_kernel: Callable[[Kernel], Kernel] = map_cpu,
+    threads: int = 1,
 ) -> Plan:
-    """Schedule a functional, simplified graph; `names` are those of its outputs for a header.
+    """Schedule a functional, simplified graph; `names` are those of its outputs for a header,
+    `threads` is the most that a parallel loop runs on.
 
     Arguments that the call writes may be overwritten in place, unless a run-time check could
     still stop the call: then they are written by the caller of the program, from an output.
+
+    Raises:
+        UnsupportedError: iterations of a parallel loop that depend on each other.
     """
     checked = any(n.op.has(Trait.CHECKED) for n in all_nodes(graph))
     overwritable: set[Value] = set()
     if graph.alias is not None and not checked:
         overwritable = {graph.inputs[w.input] for w in graph.alias.write_backs}
-    return _Planner(stacks_to_carries(graph), overwritable, names, map_kernel).run()
+    planner = _Planner(stacks_to_carries(graph), overwritable, names, map_kernel)
+    planner.threads = Threads(threads)
+    return planner.run()
 
 
 class _Planner:
@@ -78,17 +91,24 @@ class _Planner:
         self.body = Body(graph, overwritable, self.shared)
         self.graph = self.body.graph
         self.checks: list[CheckSite] = []
+        self.threads = Threads(1)
+        self.spans: dict[Value, list[int]] = {}  # first and last launch of what the arena holds
+        self.launches: dict[Repeat, Span] = {}
 
     def run(self) -> Plan:
         items = self.body.lower()
         outputs = self._outputs()
         slots, buffers = self._place(items, outputs)
         steps = tuple(self._step(item, buffers) for item in items)
-        listed = list({id(b): b for b in buffers.values()}.values())
+        offsets, parts, arena = self.threads.place(self.spans, 64 if self.checks else 0)
+        for v, offset in offsets.items():
+            buffers[v] = replace(buffers[v], offset=offset)
+        listed = [*{id(b): b for b in buffers.values()}.values(), *parts]
         if self.checks:
             listed.append(Buffer("detail", I64, 1, Place.ARENA, -1))
-        program = Program(self.graph.name, tuple(listed), steps, self.arena, tuple(self.checks))
-        return Plan(program, tuple(slots), tuple(self.shared.notes))
+        program = Program(self.graph.name, tuple(listed), steps, arena, tuple(self.checks))
+        notes = tuple(dict.fromkeys(self.threads.notes))
+        return Plan(program, tuple(slots), tuple(self.shared.notes), notes)
 
     def _step(self, item: Item, buffers: dict[Value, Buffer]) -> Step:
         if not isinstance(item, Run):
@@ -109,6 +129,8 @@ class _Planner:
 
     def _control(self, item: Repeat | Cycle | Choose, buffers: dict[Value, Buffer]) -> Step:
         """A step with steps inside."""
+        if isinstance(item, Repeat) and item.attrs.parallel is not Parallel.NO:
+            return self._parallel(item, buffers)
         blocks = [tuple(self._step(x, buffers) for x in block) for block in item.blocks]
 
         def name(x: Value) -> str:
@@ -120,17 +142,46 @@ class _Planner:
             var = Symbol(item.attrs.index, 0, last_index(item.attrs.most))
             test, body = blocks
             return WhileLoop(var, name(item.flag), test, body, item.node.loc)
-        attrs = item.attrs
-        hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
         count = None if item.count is None else name(item.count)
+        return self._loop(item, blocks[0], count)
+
+    def _loop(self, item: Repeat, body: tuple[Step, ...], count: str | None) -> HostLoop:
+        attrs = item.attrs
         return HostLoop(
-            Symbol(attrs.index, 0, hi),
-            attrs.trips,
+            counter(attrs.index, attrs.trips),
+            widened(attrs.trips),
             attrs.reverse,
-            blocks[0],
+            body,
             item.node.loc,
             count=count,
         )
+
+    def _parallel(self, item: Repeat, buffers: dict[Value, Buffer]) -> HostLoop:
+        """A loop on threads, with loops inside in order; or in order, with those on threads."""
+        find, threads = self.shared.find, self.threads
+        first, last = self.launches[item]
+        kept = {find(v) for v in item.kept}
+        private = {
+            v: span
+            for v, span in self.spans.items()
+            if first <= span[0] and span[1] <= last and v not in kept
+        }
+        inputs = item.node.regions[0].inputs
+        names = {
+            buffers[find(v)].name: x.hint or v.hint
+            for v, x in zip(item.node.results, inputs, strict=False)
+        }
+        before, outer = (len(self.checks), len(threads.notes)), threads.inside
+        threads.inside = True
+        body = tuple(self._step(x, buffers) for x in item.blocks[0])
+        threads.inside = outer
+        loop = self._loop(item, body, None)
+        span = first, last
+        loop, apart = threads.arranged(loop, item.attrs.parallel, span, private, buffers, names)
+        if apart or outer:
+            return loop
+        del self.checks[before[0] :], threads.notes[before[1] : -1]
+        return replace(loop, body=tuple(self._step(x, buffers) for x in item.blocks[0]))
 
     # -- results
 
@@ -187,14 +238,9 @@ class _Planner:
             buffers[root] = self._buffer(held, f"out{index}", Place.OUTPUT, index)
             if self.names:
                 buffers[root] = replace(buffers[root], hint=self.names[k])
-        spans: dict[Value, list[int]] = {}
-        runs: list[Run] = []
-        self._walk(items, buffers, spans, runs)
-        checked = any(run.lowered.checks for run in runs)
-        lifetimes = [Lifetime(_nbytes(v), a, b) for v, (a, b) in spans.items()]
-        offsets, self.arena = assign_offsets(lifetimes, 64 if checked else 0)
-        for k, (v, offset) in enumerate(zip(spans, offsets, strict=True)):
-            buffers[v] = replace(self._buffer(v, f"tmp{k}", Place.ARENA, k), offset=offset)
+        self._walk(items, buffers, self.spans, [])
+        for k, v in enumerate(self.spans):
+            buffers[v] = self._buffer(v, f"tmp{k}", Place.ARENA, k)
         return slots, buffers
 
     def _walk(
@@ -216,6 +262,8 @@ class _Planner:
             for block in item.blocks:
                 self._walk(block, buffers, spans, runs)
             last = max(first, len(runs) - 1)
+            if isinstance(item, Repeat):
+                self.launches[item] = (first, last)
             for v in item.kept:
                 root = self.shared.find(v)
                 if root not in buffers:
@@ -247,10 +295,5 @@ class _Planner:
         spans.setdefault(root, [at, at])[1] = at
 
     def _buffer(self, x: Value, name: str, place: Place, index: int) -> Buffer:
-        return Buffer(name, x.dtype, x.type.size, place, index, shape=x.type.shape, hint=x.hint)
-
-
-def _nbytes(x: Value) -> int:
-    size = x.type.size
-    assert isinstance(size, int)
-    return size * x.dtype.nbytes
+        size = largest(x.type.size) if place is Place.ARENA else x.type.size
+        return Buffer(name, x.dtype, size, place, index, shape=x.type.shape, hint=x.hint)

@@ -25,7 +25,7 @@ from tracegrad.ops.branch import (
     emit_while,
     last_index,
 )
-from tracegrad.ops.control import LoopAttrs, emit_loop
+from tracegrad.ops.control import LoopAttrs, emit_loop, loop_index
 from tracegrad.ops.create import full, undefined
 from tracegrad.ops.views import as_strided, copy_slices
 from tracegrad.types import Shape
@@ -84,8 +84,7 @@ def _stored(b: GraphBuilder, x: Operand) -> Operand:
 
 def _loop(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: Sequence[Operand]) -> Replaced:
     n = attrs.carries
-    hi = attrs.trips - 1 if isinstance(attrs.trips, int) else None
-    region = _unstacked(node, node.regions[0], symbol(attrs.index, 0, hi))
+    region = _unstacked(node, node.regions[0], loop_index(attrs))
     stacks = [undefined(b, type=t) for t in attrs.results[n:]]
     count = _stored(b, operands[-1]) if attrs.counted else None
     return emit_loop(
@@ -98,6 +97,7 @@ def _loop(b: GraphBuilder, node: Node, attrs: LoopAttrs, operands: Sequence[Oper
         reverse=attrs.reverse,
         hints=[r.hint for r in node.results],
         count=count,
+        parallel=attrs.parallel,
     )
 
 

@@ -14,6 +14,7 @@ from tracegrad.trace import complex_parts, concretize, inplace, layout, numpy_ap
 from tracegrad.trace import numpy_reduce as nr
 from tracegrad.trace.face import Face, install_methods
 from tracegrad.trace.promote import as_int, trace_of, warn_of_parts
+from tracegrad.trace.ragged import total
 from tracegrad.trace.tracer import Tracer
 
 NO_VALUE: Any = np._NoValue
@@ -34,7 +35,7 @@ class Array(Face):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape))
+        return total(self.sizes)  # type: ignore[no-any-return]
 
     @property
     def T(self) -> Any:
@@ -310,7 +311,7 @@ class Array(Face):
 
     def contiguous(self) -> Any:
         x = trace_of(self).lift(self)
-        if layout.is_c_ordered(x.shape, x.layout.stride):  # type: ignore[arg-type]
+        if layout.is_c_ordered(x.sizes, x.layout.stride):  # type: ignore[arg-type]
             return self
         return self.copy()
 
@@ -361,7 +362,7 @@ class _Flags:
 
     def __init__(self, x: Tracer) -> None:
         strides: Any = x.layout.stride
-        c, f = layout.is_c_ordered(x.shape, strides), layout.is_f_ordered(x.shape, strides)
+        c, f = layout.is_c_ordered(x.sizes, strides), layout.is_f_ordered(x.sizes, strides)
         vars(self).update(
             c_contiguous=c,
             f_contiguous=f,
@@ -386,9 +387,9 @@ def narrow(x: Tracer, dim: Any, start: Any, length: Any) -> Tracer:
     """`length` elements of an axis from `start` (negative counts from the end)."""
     trace = trace_of(x)
     x = trace.lift(x)
-    k = shape.axis_of(trace, dim, len(x.shape))
+    k = shape.axis_of(trace, dim, len(x.sizes))
     at, size = as_int(start, "start"), as_int(length, "length")
-    n = x.shape[k]
+    n = x.sizes[k]
     if at < 0:
         at += n
     if at < 0 or size < 0 or at + size > n:
@@ -404,11 +405,11 @@ def unfold(x: Tracer, dim: Any, size: Any, step: Any) -> Tracer:
     """Windows of `size` every `step` elements along an axis; the window becomes the last axis."""
     trace = trace_of(x)
     x = trace.lift(x)
-    k = shape.axis_of(trace, dim, len(x.shape))
+    k = shape.axis_of(trace, dim, len(x.sizes))
     width, by = as_int(size, "size"), as_int(step, "step")
-    if by <= 0 or width < 0 or not x.shape or width > x.shape[k]:
+    if by <= 0 or width < 0 or not x.sizes or width > x.sizes[k]:
         raise ValueArgumentError(
-            f"unfold: windows of {width} every {by} do not fit a shape of {x.shape}",
+            f"unfold: windows of {width} every {by} do not fit a shape of {x.sizes}",
             kind="out_of_bounds",
             loc=source.here(),
         )

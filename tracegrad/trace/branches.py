@@ -42,7 +42,7 @@ class _Branch:
 
     def type(self, k: int) -> TensorType:
         x = self.leaves[k]
-        return x.type if isinstance(x, Literal) else TensorType(x.shape, x.element_type)
+        return x.type if isinstance(x, Literal) else TensorType(x.sizes, x.element_type)
 
     def is_weak(self, k: int) -> bool:
         x = self.leaves[k]

@@ -154,7 +154,7 @@ class Captures:
             arrays.append(
                 CapturedArray(
                     f.paths[0],
-                    TensorType(f.tracer.shape, base.dtype),
+                    TensorType(f.tracer.sizes, base.dtype),
                     f.tracer.layout.stride,  # type: ignore[arg-type]
                     bool(f.array.flags.writeable),
                     f.entry,

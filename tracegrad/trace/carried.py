@@ -15,7 +15,7 @@ from tracegrad import source
 from tracegrad.dtypes import BOOL, DType, promote
 from tracegrad.errors import ArgumentError, DTypeError
 from tracegrad.graph.ir import Literal, Operand
-from tracegrad.trace.promote import as_arg, cast
+from tracegrad.trace.promote import as_arg, cast, shape_of
 from tracegrad.trace.promote import literal as literal_of
 from tracegrad.trace.regions import dtype_of_number
 from tracegrad.trace.tracer import Trace, Tracer
@@ -47,7 +47,7 @@ def leaf_of(outer: Trace, x: Any) -> Leaf:
     given = as_arg(outer, x)
     faces: Any = outer.face
     if isinstance(given, Tracer):
-        type_ = TensorType(given.shape, given.element_type)
+        type_ = TensorType(given.sizes, given.element_type)
         return Leaf(given, type_, given.weak, given.scalar, given.alias.requires_grad, False)
     if isinstance(given, Literal):
         return Leaf(given, given.type, False, faces.numpy_scalars, False, False)
@@ -87,7 +87,7 @@ def settle(
     """
     learned = False
     for k, (leaf, x, number) in enumerate(zip(leaves, after, numbers, strict=True)):
-        type_ = TensorType(x.shape, x.type.dtype if isinstance(x, Literal) else x.element_type)
+        type_ = TensorType(shape_of(x), x.type.dtype if isinstance(x, Literal) else x.element_type)
         weak = number or (isinstance(x, Tracer) and x.weak)
         if isinstance(x, Tracer) and x.alias.requires_grad and not leaf.tracked:
             leaf.tracked = learned = True

@@ -51,14 +51,14 @@ def imag(trace: Recorder, x: Tracer) -> Tracer:
     if x.element_type.is_complex:
         return _part(trace, x, 1, "imag")
     zero = Literal(0, x.element_type)
-    out = trace.apply(full, (), full.attrs(x.shape, zero), scalar=x.scalar)
+    out = trace.apply(full, (), full.attrs(x.sizes, zero), scalar=x.scalar)
     out.readonly = True
     return out  # type: ignore[no-any-return]
 
 
 def _part(trace: Recorder, x: Tracer, k: int, origin: str) -> Tracer:
     x = trace.lift(x)
-    steps = (AsReal(), Index((*(Span(0, n) for n in x.shape), Pick(k))))
+    steps = (AsReal(), Index((*(Span(0, n) for n in x.sizes), Pick(k))))
     if x.scalar:
         return trace.read(x, *steps, scalar=True, weak=x.weak)
     return trace.view(x, *steps, origin=origin)
@@ -143,7 +143,7 @@ def bitcast(trace: Recorder, x: Tracer, to: DType) -> Tracer:
     layout = _recast(x, before, to)
     if layout is None:
         raise ViewMutationError(
-            f"an array of shape {x.shape} and dtype {before.np} cannot be seen as {to.np}",
+            f"an array of shape {x.sizes} and dtype {before.np} cannot be seen as {to.np}",
             kind="bad_geometry",
             loc=source.here(),
             op_name="view",
@@ -161,8 +161,8 @@ def bitcast(trace: Recorder, x: Tracer, to: DType) -> Tracer:
 def _recast(x: Tracer, before: DType, to: DType) -> Geometry | None:
     if before.nbytes == to.nbytes:
         return x.layout
-    if not x.shape:
+    if not x.sizes:
         return None
-    if to.nbytes > before.nbytes and x.shape[-1] * before.nbytes % to.nbytes:
+    if to.nbytes > before.nbytes and x.sizes[-1] * before.nbytes % to.nbytes:
         return None
     return advance(x.layout, Bitcast(before, to))

@@ -85,7 +85,7 @@ def known(x: Tracer, route: str, asked: str = "number") -> np.ndarray:
 
 def _check_single(x: Tracer, asked: str, loc: source.SourceLoc | None) -> None:
     """Raise as NumPy does for arrays of more (or less) than one element."""
-    if math.prod(x.shape) == 1:
+    if math.prod(x.sizes) == 1:
         return
     if asked == "bool":
         raise ShapeError(
@@ -138,7 +138,7 @@ def _what(x: Tracer) -> str:
     return (
         f"{x.element_type.np} scalar"
         if x.scalar
-        else (f"{x.element_type.np} array of shape {x.shape}")
+        else (f"{x.element_type.np} array of shape {x.sizes}")
     )
 
 

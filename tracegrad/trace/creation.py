@@ -61,8 +61,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> Tr
         x = value if dtype is None else cast(trace, value, dtypes.of(dtype))
         to = sizes_of(shape)
         assert isinstance(x, Tracer)
-        _check_fill(x.shape, to)
-        steps = spread_steps(x.shape, to)
+        _check_fill(x.sizes, to)
+        steps = spread_steps(x.sizes, to)
         strides = layout.packed(to, range(len(to))) if _order(order) == "F" else None
         return trace.read(x, *steps, layout=strides)
     known: Any = (
@@ -100,9 +100,9 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> np.ndarray:
     """A prototype of NumPy's own `*_like`: right shape, dtype and layout, contents unused."""
     trace = the_trace(prototype)
     x = tracer(trace, prototype)
-    to = x.shape if shape is None else sizes_of(shape)
+    to = x.sizes if shape is None else sizes_of(shape)
     d = dtype_of(dtype, x.element_type).np
-    if order in ("K", "A") and to == x.shape:
+    if order in ("K", "A") and to == x.sizes:
         strides = layout.copied(x.layout, order) or layout.dense(to)
     else:
         strides = layout.packed(to, range(len(to))) if order == "F" else layout.dense(to)
@@ -144,8 +144,8 @@ def full_like(
     if isinstance(value, Tracer) and value.concrete is None:
         x = cast(trace, value, dtypes.of(like.dtype))
         assert isinstance(x, Tracer)
-        _check_fill(x.shape, like.shape)
-        return trace.read(x, *spread_steps(x.shape, like.shape))
+        _check_fill(x.sizes, like.shape)
+        return trace.read(x, *spread_steps(x.sizes, like.shape))
     like[...] = value.concrete if isinstance(value, Tracer) else getattr(value, "value", value)
     return made(like)
 

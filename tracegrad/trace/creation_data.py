@@ -39,7 +39,7 @@ def materialised(trace: Recorder, x: Tracer | Literal, shape: tuple[int, ...]) -
     """`x` as an array of `shape` in a storage of its own."""
     if isinstance(x, Literal):
         return trace.apply(full_op, (), full_op.attrs(shape, x))  # type: ignore[no-any-return, call-arg]
-    return trace.read(x, *spread_steps(x.shape, shape))
+    return trace.read(x, *spread_steps(x.sizes, shape))
 
 
 def tracer(trace: Recorder, x: Any) -> Tracer:
@@ -80,14 +80,14 @@ def array(
         out = trace.read(y, layout=strides) if fresh else y
         if out.scalar:
             out = trace.read(out)
-    if len(out.shape) < ndmin:
-        out = reshape(trace, out, (1,) * (ndmin - len(out.shape)) + out.shape)
+    if len(out.sizes) < ndmin:
+        out = reshape(trace, out, (1,) * (ndmin - len(out.sizes)) + out.sizes)
     return out
 
 
 def _relaid(x: Tracer, order: str) -> bool:
     """Whether `order` asks for a layout that `x` does not have."""
-    shape, strides = x.shape, x.layout.stride
+    shape, strides = x.sizes, x.layout.stride
     if order == "C":
         return not layout.is_c_ordered(shape, strides)  # type: ignore[arg-type]
     return order == "F" and not layout.is_f_ordered(shape, strides)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def _from_list(trace: Recorder, items: Sequence[Any], to: DType | None) -> Trace
         _from_list(trace, x, None) if isinstance(x, (list, tuple)) else _strong(trace, x)
         for x in items
     ]
-    shapes = {x.shape for x in rows}
+    shapes = {x.sizes for x in rows}
     if len(shapes) > 1:
         raise ShapeError(
             "setting an array element with a sequence. The requested array has an inhomogeneous "
@@ -162,7 +162,7 @@ def python_float(x: Tracer) -> Tracer:
     """``float(x)`` of a traced scalar: a weak float64 scalar."""
     trace = the_trace(x)
     x = trace.lift(x)
-    if int(np.prod(x.shape)) != 1:
+    if int(np.prod(x.sizes)) != 1:
         raise ArgumentError(
             "only 0-dimensional arrays can be converted to Python scalars", loc=source.here()
         )

@@ -103,7 +103,7 @@ def meshgrid(
         order[0], order[1] = 1, 0
     shape = [1] * len(xs)
     for k, x in enumerate(xs):
-        shape[order[k]] = x.shape[0]
+        shape[order[k]] = x.sizes[0]
     out = []
     for k, x in enumerate(xs):
         own = tuple(n if d == order[k] else 1 for d, n in enumerate(shape))
@@ -124,8 +124,8 @@ class _Joiner:
         xs = [self._part(trace, p) for p in parts]
         if not self._columns:
             return concatenate(trace, xs, 0)
-        wide = [reshape(trace, x, (-1, 1)) if len(x.shape) == 1 else x for x in xs]
-        return concatenate(trace, wide, len(wide[0].shape) - 1)
+        wide = [reshape(trace, x, (-1, 1)) if len(x.sizes) == 1 else x for x in xs]
+        return concatenate(trace, wide, len(wide[0].sizes) - 1)
 
     def _part(self, trace: Recorder, p: Any) -> Tracer:
         if isinstance(p, str):
@@ -138,7 +138,7 @@ class _Joiner:
                 return linspace(start, p.stop, int(abs(p.step)))  # type: ignore[no-any-return]
             return arange(start, p.stop, 1 if p.step is None else p.step)
         x = array(p) if isinstance(p, (list, tuple)) else tracer(trace, p)
-        return x if x.shape else trace.read(reshape(trace, x, (1,)))
+        return x if x.sizes else trace.read(reshape(trace, x, (1,)))
 
 
 r_ = _Joiner(False)

@@ -221,12 +221,12 @@ def write_op(
     op, ins, out = loop_of(trace, op, args, dtype, ufunc)
     check_cast(trace, name, out, target.element_type, casting)
     shape = broadcast_shapes(*map(shape_of, args), *([] if where is None else [shape_of(where)]))
-    check_fits(trace, name, shape, target.shape)
+    check_fits(trace, name, shape, target.sizes)
     # Constants alone have no shape of their own: their value is written.
     shaped = any(isinstance(x, Tracer) for x in args)
     if where is None and out is target.element_type and shaped:
         first = trace.mark()
-        xs = prepared(trace, args, ins, target.shape)
+        xs = prepared(trace, args, ins, target.sizes)
         trace.write(target, _checked(op, xs), xs)
         trace.check_saved(first, args)
         return target
@@ -234,7 +234,7 @@ def write_op(
     value: Any = trace.apply(_checked(op, xs), xs)
     if where is not None:
         old = cast(trace, target, out) if out is not target.element_type else target
-        pair = prepared(trace, (truth(trace, where), value), (BOOL, out), target.shape)
+        pair = prepared(trace, (truth(trace, where), value), (BOOL, out), target.sizes)
         if out is target.element_type:
             trace.write(target, where_op, (*pair, old))
             return target
@@ -246,21 +246,21 @@ def store(trace: Recorder, target: Tracer, value: Arg, *, allow_overlap: bool = 
     """``target[...] = value`` with any conversion of dtype; the shape must broadcast."""
     check_target(trace, target, (value,), allow_overlap=allow_overlap)
     shape = shape_of(value)
-    while len(shape) > len(target.shape) and shape[0] == 1:
+    while len(shape) > len(target.sizes) and shape[0] == 1:
         shape = shape[1:]
-    _check_assignable(shape, shape_of(value), target.shape)
+    _check_assignable(shape, shape_of(value), target.sizes)
     x = cast(trace, value, target.element_type)
-    if isinstance(x, Tracer) and x.shape != shape:
+    if isinstance(x, Tracer) and x.sizes != shape:
         from tracegrad.trace.shape import reshape
 
         x = reshape(trace, x, shape)
     if isinstance(x, Tracer) and x.concrete is not None and x.concrete.ndim == 0:
         x = Literal(x.concrete.item(), x.element_type)
     if isinstance(x, Literal):
-        trace.write(target, full, (), full.attrs(target.shape, x), allow_overlap=allow_overlap)
+        trace.write(target, full, (), full.attrs(target.sizes, x), allow_overlap=allow_overlap)
         return target
     known = target.concrete is not None and x.concrete is not None
-    trace.write(target, copy_op, (broadcast(trace, x, target.shape, known),))
+    trace.write(target, copy_op, (broadcast(trace, x, target.sizes, known),))
     return target
 
 

@@ -27,7 +27,9 @@ from tracegrad.trace import (
 from tracegrad.trace.elementwise import apply_op, fast_power, write_op
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import Arg, as_arg, is_operand, trace_of, ufunc_ops
+from tracegrad.trace.ragged import total
 from tracegrad.trace.rolling import iterate, rows
+from tracegrad.trace.symbolic import integer
 from tracegrad.trace.tracer import Tracer
 
 
@@ -66,8 +68,13 @@ class Face(Tracer):
         return self.element_type.np
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes as integers; those that depend on the index of a loop as index expressions."""
+        return tuple(map(integer, self.sizes))  # type: ignore[arg-type]
+
+    @property
     def ndim(self) -> int:
-        return len(self.shape)
+        return len(self.sizes)
 
     @property
     def itemsize(self) -> int:
@@ -75,7 +82,7 @@ class Face(Tracer):
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape)) * self.itemsize
+        return total(self.sizes) * self.itemsize  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         if not self.shape:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from tracegrad.source import is_user_file
 
 ABSENT = object()
 ENTRY = "_until_loops_settle"  # the function of `enter` under which traced code runs
+
+
+class Gone:
+    """What a name holds behind a loop that does not keep its value; any use of it is reported."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self, used: Callable[[], NoReturn]) -> None:
+        self._used = used
+
+    def _use(self, *args: Any, **keywords: Any) -> Any:
+        self._used()
+
+    __getattr__ = __call__ = __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = _use
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _use
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _use
+    __matmul__ = __rmatmul__ = __and__ = __or__ = __xor__ = __neg__ = __abs__ = __index__ = _use
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __float__ = __int__ = _use
+    __contains__ = __format__ = __str__ = __repr__ = _use
 
 
 def read(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:

@@ -68,10 +68,10 @@ def call_hook(hook: Callable[..., Any], given: Any) -> Any:
             kind="hook_bad_return",
             loc=_defined(hook),
         )
-    if got.shape != given.shape or got.element_type is not given.element_type:
+    if got.sizes != given.shape or got.element_type is not given.element_type:
         raise AutogradError(
             f"a hook has changed the gradient from {given.element_type}{list(given.shape)} to "
-            f"{got.element_type}{list(got.shape)}",
+            f"{got.element_type}{list(got.sizes)}",
             kind="hook_bad_return",
             loc=_defined(hook),
         )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad import source
+from tracegrad.dims import Dim
 from tracegrad.dtypes import BOOL, I64
 from tracegrad.errors import (
     ArgumentError,
@@ -28,7 +29,7 @@ from tracegrad.graph.storage import Index, Item, NewAxis, Permute, Pick, Span
 from tracegrad.ops.index import WrapAttrs, bounds_message, gather, wrap_index
 from tracegrad.trace import layout
 from tracegrad.trace.promote import as_arg, broadcast, broadcast_shapes, cast, is_known, shape_of
-from tracegrad.trace.symbolic import SymbolicInt
+from tracegrad.trace.symbolic import SymbolicInt, Unrollable
 from tracegrad.trace.symbolic_index import symbolic_span, wrapped
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
@@ -73,7 +74,7 @@ class _Flag:
 def parse(trace: Recorder, x: Tracer, key: Any) -> Parsed:
     """`key` for a tensor like `x`.  Raises IndexingError in NumPy's words."""
     raw = list(key) if isinstance(key, tuple) else [key]
-    entries = _fill(trace, [e if e is Ellipsis else _entry(trace, e) for e in raw], len(x.shape))
+    entries = _fill(trace, [e if e is Ellipsis else _entry(trace, e) for e in raw], len(x.sizes))
     out = Parsed()
     kinds: list[str] = []
     axis = 0
@@ -118,7 +119,7 @@ def _axes_used(entry: Any) -> int:
     if entry is None or isinstance(entry, _Flag):
         return 0
     if isinstance(entry, Tracer) and entry.element_type is BOOL:
-        return len(entry.shape)
+        return len(entry.sizes)
     return 1
 
 
@@ -181,13 +182,13 @@ def _add(trace: Recorder, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
         out.items.append(NewAxis())
         return "basic"
     if isinstance(entry, slice):
-        out.items.append(_span(trace, entry, x.shape[axis]))
+        out.items.append(_span(trace, entry, x.sizes[axis]))
         return "basic"
     if isinstance(entry, SymbolicInt):
-        out.items.append(Pick(wrapped(entry.dim, x.shape[axis])))
+        out.items.append(Pick(wrapped(entry.dim, x.sizes[axis])))
         return "int"
     if isinstance(entry, int):
-        out.items.append(Pick(_wrap(trace, entry, axis, x.shape[axis])))
+        out.items.append(Pick(_wrap(trace, entry, axis, x.sizes[axis])))
         return "int"
     if isinstance(entry, _Flag):
         out.items.append(NewAxis())
@@ -195,20 +196,20 @@ def _add(trace: Recorder, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
     elif entry.element_type is BOOL:
         _add_mask(trace, x, out, entry, axis, at)
     else:
-        out.items.append(Span(0, x.shape[axis]))
-        out.arrays[at] = checked(trace, entry, axis, x.shape[axis])
+        out.items.append(Span(0, x.sizes[axis]))
+        out.arrays[at] = checked(trace, entry, axis, x.sizes[axis])
     return "array"
 
 
 def _add_mask(trace: Recorder, x: Tracer, out: Parsed, mask: Tracer, axis: int, at: int) -> None:
-    for k, (n, m) in enumerate(zip(x.shape[axis:], mask.shape, strict=False), axis):
+    for k, (n, m) in enumerate(zip(x.sizes[axis:], mask.sizes, strict=False), axis):
         if n != m:
             raise IndexingError(
                 f"boolean index did not match indexed array along axis {k}; size of axis is "
                 f"{n} but size of corresponding boolean axis is {m}",
                 loc=source.here(),
             )
-    out.items.extend(Span(0, n) for n in mask.shape)
+    out.items.extend(Span(0, n) for n in mask.sizes)
     if mask.concrete is not None:
         for k, index in enumerate(np.nonzero(mask.concrete)):
             out.arrays[at + k] = trace.concrete(index)
@@ -222,7 +223,9 @@ def _add_mask(trace: Recorder, x: Tracer, out: Parsed, mask: Tracer, axis: int, 
     out.mask, out.mask_at = mask, at
 
 
-def _wrap(trace: Recorder, at: int, axis: int, size: int) -> int:
+def _wrap(trace: Recorder, at: int, axis: int, size: Dim) -> Dim:
+    if not isinstance(size, int):
+        return wrapped(at, size)
     if not -size <= at < size:
         raise IndexingError(
             bounds_message(WrapAttrs(size, axis), at), loc=source.here(), kind=_kind(trace)
@@ -230,8 +233,12 @@ def _wrap(trace: Recorder, at: int, axis: int, size: int) -> int:
     return at + size if at < 0 else at
 
 
-def _span(trace: Recorder, s: slice, size: int) -> Span:
-    if any(isinstance(e, SymbolicInt) for e in (s.start, s.stop, s.step)):
+def _span(trace: Recorder, s: slice, size: Dim) -> Span:
+    if s == slice(None):
+        return Span(0, size)
+    if not isinstance(size, int) or any(
+        isinstance(e, SymbolicInt) for e in (s.start, s.stop, s.step)
+    ):
         return symbolic_span(s, size)
     try:
         start, stop, step = s.indices(size)
@@ -254,8 +261,10 @@ def _span(trace: Recorder, s: slice, size: int) -> Span:
     return Span(start, count, step) if count else Span(0, 0)
 
 
-def checked(trace: Recorder, index: Tracer, axis: int, size: int) -> Tracer | Literal:
+def checked(trace: Recorder, index: Tracer, axis: int, size: Dim) -> Tracer | Literal:
     """The index made not negative; checked now when known, else when the kernel runs."""
+    if not isinstance(size, int):
+        raise Unrollable("an array indexes an axis whose size depends on the index")
     attrs = WrapAttrs(size, axis)
     known = index.concrete
     if known is not None:
@@ -274,9 +283,9 @@ def checked(trace: Recorder, index: Tracer, axis: int, size: int) -> Tracer | Li
 
 def is_whole(x: Tracer, parsed: Parsed) -> bool:
     """Whether the basic part keeps everything as it is."""
-    return len(parsed.items) == len(x.shape) and all(
+    return len(parsed.items) == len(x.sizes) and all(
         isinstance(i, Span) and (i.start, i.size, i.step) == (0, n, 1)
-        for i, n in zip(parsed.items, x.shape, strict=True)
+        for i, n in zip(parsed.items, x.sizes, strict=True)
     )
 
 
@@ -307,9 +316,9 @@ def get(trace: Recorder, x: Tracer, key: Any) -> Any:
         gather,
         (part, *index),
         layout=_gathered_strides(part, index),
-        scalar=_numpy(trace) and rank == 0 and len(part.shape) == len(index),
+        scalar=_numpy(trace) and rank == 0 and len(part.sizes) == len(index),
     )
-    back = result_order(parsed, rank, len(part.shape) - len(index))
+    back = result_order(parsed, rank, len(part.sizes) - len(index))
     if back == tuple(range(len(back))):
         return out
     return trace.read(out, Permute(back), layout=tuple(out.layout.stride[k] for k in back))
@@ -317,7 +326,7 @@ def get(trace: Recorder, x: Tracer, key: Any) -> Any:
 
 def _gathered_strides(part: Tracer, index: list[Tracer | Literal]) -> tuple[int, ...] | None:
     """NumPy lays out what an index array selects in the order of the array it is taken from."""
-    lead, rest = shape_of(index[0]), part.shape[len(index) :]
+    lead, rest = shape_of(index[0]), part.sizes[len(index) :]
     inner = layout.elementwise(rest, [(rest, part.layout.stride[len(index) :])])  # type: ignore[list-item]
     if inner is None:
         return None
@@ -340,7 +349,7 @@ def gathered_axes(
     one shape."""
     part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")
     axes = sorted(parsed.arrays)
-    order = (*axes, *(k for k in range(len(part.shape)) if k not in parsed.arrays))
+    order = (*axes, *(k for k in range(len(part.sizes)) if k not in parsed.arrays))
     if order != tuple(range(len(order))):
         part = trace.view(part, Permute(order), origin="permute")
     given = [parsed.arrays[k] for k in axes]

@@ -82,7 +82,7 @@ def _is_part(part: Tracer, x: Tracer, step: Index) -> bool:
     """Whether `part` is exactly the view of `x` by `step`."""
     return (
         part.memory is x.memory
-        and part.shape == step.shape(x.shape)
+        and part.sizes == step.shape(x.sizes)
         and part.alias.view == x.alias.view.then(step, base=x.memory.shape)
     )
 
@@ -91,7 +91,7 @@ def _set_arrays(trace: Recorder, x: Tracer, parsed: indexing.Parsed, value: Arg)
     part, index = indexing.gathered_axes(trace, x, parsed)
     check_target(trace, part, (value,))
     src = placed(trace, cast(trace, value, part.element_type), parsed, part, index)
-    attrs = ScatterSetAttrs(part.shape, _is_unique(part.shape, index))
+    attrs = ScatterSetAttrs(part.sizes, _is_unique(part.sizes, index))
     trace.write(part, scatter_set, (part, src, *index), attrs)
 
 
@@ -105,20 +105,20 @@ def placed(
     """`value`, broadcast to what the index selects, with the index axes first."""
     if isinstance(value, Literal):
         return value
-    lead, rest = shape_of(index[0]), part.shape[len(index) :]
+    lead, rest = shape_of(index[0]), part.sizes[len(index) :]
     back = indexing.result_order(parsed, len(lead), len(rest))
     moved = (*lead, *rest)
     result = tuple(moved[k] for k in back)
-    shape = value.shape
+    shape = value.sizes
     while len(shape) > len(result) and shape[0] == 1:
         shape = shape[1:]
     if not broadcast_to_target(shape, result):
         raise ShapeError(
-            f"shape mismatch: value array of shape {value.shape} could not be "
+            f"shape mismatch: value array of shape {value.sizes} could not be "
             f"broadcast to indexing result of shape {result}",
             loc=source.here(),
         )
-    if shape != value.shape:
+    if shape != value.sizes:
         value = reshape(trace, value, shape)
     spread = broadcast(trace, value, result, is_known((part, value, *index)))
     if back != tuple(range(len(back))) and isinstance(spread, Tracer):
@@ -159,7 +159,7 @@ def add_at(trace: Recorder, x: Tracer, key: Any, value: Any, add: OpDef) -> None
     _, _, out = loop_of(trace, add, (part, given))
     check_cast(trace, add.name, out, part.element_type, "same_kind")
     src = placed(trace, cast(trace, given, part.element_type), parsed, part, index)
-    trace.write(part, scatter_add, (part, src, *index), ScatterAttrs(part.shape))
+    trace.write(part, scatter_add, (part, src, *index), ScatterAttrs(part.sizes))
 
 
 def index_add(
@@ -169,7 +169,7 @@ def index_add(
     x = trace.lift(x)
     at, given = as_arg(trace, index), as_arg(trace, value)
     check_target(trace, x, (given,))
-    axis = axis_of(trace, dim, len(x.shape))
+    axis = axis_of(trace, dim, len(x.sizes))
     part = x if axis == 0 else swapaxes(trace, x, 0, axis)
     src = cast(trace, given, part.element_type)
     if alpha != 1:
@@ -177,21 +177,21 @@ def index_add(
         from tracegrad.trace.elementwise import apply_op
 
         src = cast(trace, apply_op(trace, mul, (src, as_arg(trace, alpha))), part.element_type)
-    if axis and isinstance(src, Tracer) and len(src.shape) > 1:
-        order = list(range(len(src.shape)))
+    if axis and isinstance(src, Tracer) and len(src.sizes) > 1:
+        order = list(range(len(src.sizes)))
         order[0], order[axis] = axis, 0
         src = trace.read(src, Permute(tuple(order)))
     if isinstance(at, Tracer):
-        at = indexing.checked(trace, at, axis, x.shape[axis])
+        at = indexing.checked(trace, at, axis, x.sizes[axis])
     rows = cast(trace, at, I64)
-    want = (*shape_of(rows), *part.shape[1:])
+    want = (*shape_of(rows), *part.sizes[1:])
     if shape_of(src) != want:
         raise ShapeError(
             f"index_add_: the source has shape {shape_of(given)}; what the index "
             f"selects has shape {want}",
             loc=source.here(),
         )
-    trace.write(part, scatter_add, (part, src, rows), ScatterAttrs(part.shape))
+    trace.write(part, scatter_add, (part, src, rows), ScatterAttrs(part.sizes))
     return x
 
 
@@ -205,12 +205,12 @@ def masked_fill(trace: Recorder, x: Tracer, mask: Any, value: Any) -> Tracer:
         raise ShapeError(
             "masked_fill_ only supports a 0-dimensional value tensor", loc=source.here()
         )
-    check_fits(trace, "masked_fill_", shape_of(cond), x.shape)
+    check_fits(trace, "masked_fill_", shape_of(cond), x.sizes)
     xs = prepared(
         trace,
         (truth(trace, cond), cast(trace, given, x.element_type)),
         (BOOL, x.element_type),
-        x.shape,
+        x.sizes,
     )
     trace.write(x, where_op, (*xs, x))
     return x
@@ -236,5 +236,5 @@ def copy_into(trace: Recorder, x: Tracer, value: Any) -> Tracer:
     check_writable(x)
     given = as_arg(trace, value)
     check_target(trace, x, (given,))
-    check_fits(trace, "copy_", shape_of(given), x.shape)
+    check_fits(trace, "copy_", shape_of(given), x.sizes)
     return store(trace, x, given)

@@ -17,11 +17,11 @@ from tracegrad.graph.ir import Literal
 from tracegrad.ops.branch import RequireAttrs, WhileAttrs, require, while_
 from tracegrad.ops.cast import cast as cast_op
 from tracegrad.ops.compare import logical_not
-from tracegrad.ops.control import LoopAttrs, PositionAttrs, loop, position
+from tracegrad.ops.control import LoopAttrs, PositionAttrs, loop, position, stacked
 from tracegrad.trace.carried import Leaf, check_tree, final_operands, leaf_of, settle
 from tracegrad.trace.leaves import flatten
 from tracegrad.trace.modes import STATE
-from tracegrad.trace.promote import as_arg
+from tracegrad.trace.promote import as_arg, shape_of
 from tracegrad.trace.regions import (
     Asked,
     Index,
@@ -148,7 +148,7 @@ def scan(
 def _no_steps(outer: Trace, state: Carried, init: Any, step: Callable[..., Any]) -> Any:
     """A scan of nothing: its body is traced for the types of what it stacks."""
     done = settled(state, lambda: _iteration(outer, state, step, Index(), 0, "scan"))
-    ys = [outer.concrete(np.zeros((0, *y.shape), _dtype(y).np)) for y in done.stacked]
+    ys = [outer.concrete(np.zeros((0, *shape_of(y)), _dtype(y).np)) for y in done.stacked]
     return init, done.stacked_tree.unflatten(ys)
 
 
@@ -187,7 +187,7 @@ def _counted(
     (graph,) = joined.close(outer, first=n, writers=[done.region])
     m = n + len(joined.written)
     types = [x.type for x in graph.inputs[:m]]
-    types += [TensorType((trips, *y.shape), y.type.dtype) for y in graph.outputs[m:]]
+    types += [stacked(index.name, trips, y.type) for y in graph.outputs[m:]]
     attrs = LoopAttrs(index.name, trips, reverse, m, len(joined.read), tuple(types))
     given = [
         *(leaf.start(outer) for leaf in state.leaves),
@@ -337,9 +337,9 @@ def _tested(
 
 def _truth(trace: Trace, x: Any, what: str) -> Tracer | Literal:
     (given,) = operands_of(trace, [x], f"the condition of {what}")
-    if given.shape != ():
+    if shape_of(given) != ():
         raise ShapeError(
-            f"the condition of {what} is a scalar, not an array of shape {given.shape}",
+            f"the condition of {what} is a scalar, not an array of shape {shape_of(given)}",
             loc=source.here(),
             remedy="Reduce it with np.any or np.all.",
         )

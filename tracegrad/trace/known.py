@@ -57,13 +57,13 @@ def leaked(x: Tracer) -> LeakedTracerError:
     """The error for a tracer that meets a recorder it does not belong to."""
     if x.trace.eager:
         return LeakedTracerError(
-            f"a tg.Tensor of shape {x.shape} made at the prompt meets a traced value",
+            f"a tg.Tensor of shape {x.sizes} made at the prompt meets a traced value",
             kind="eager_in_trace",
             loc=source.here(),
             remedy="Pass it to the traced function as an argument.",
         )
     return LeakedTracerError(
-        f"a traced value of shape {x.shape} is used outside the call that made it",
+        f"a traced value of shape {x.sizes} is used outside the call that made it",
         loc=source.here(),
         remedy="Return it from the function instead of keeping it in a list, a global or an "
         "attribute.",

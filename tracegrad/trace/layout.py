@@ -6,10 +6,10 @@ code is free to store values otherwise.  Strides are in elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracegrad.dims import Dim
+from tracegrad.dims import Dim, largest
 from tracegrad.graph.storage import (
     Geometry,
     Permute,
@@ -18,6 +18,8 @@ from tracegrad.graph.storage import (
     advance,
     dense_strides,
 )
+from tracegrad.trace.ragged import is_empty, is_one, is_ragged
+from tracegrad.trace.symbolic import Unrollable
 
 Sizes = tuple[Dim, ...]
 Strides = tuple[Any, ...]
@@ -26,11 +28,22 @@ Laid = tuple[Sizes, Strides]  # shape and strides of an operand
 
 def is_c_ordered(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether the elements lie in row-major order without gaps."""
+    if _in_order(shape, strides):
+        return True
+    return is_ragged(shape) and (is_empty(shape) or _in_order(shape, strides, is_one))
+
+
+def _in_order(
+    shape: Sequence[Any],
+    strides: Sequence[Any],
+    is_single: Callable[[Any], bool] = lambda n: n == 1,
+) -> bool:
+    """Whether axes that `is_single` does not drop follow each other."""
     run = 1
     for n, s in zip(reversed(shape), reversed(strides), strict=True):
         if n == 0:
             return True
-        if n != 1 and s != run:
+        if s != run and not is_single(n):
             return False
         run *= n
     return True
@@ -53,7 +66,7 @@ def axis_order(rank: int, operands: Sequence[Strides]) -> list[int]:
         for i1 in range(i0 - 1, -1, -1):
             swap, ambiguous = False, True
             for strides in operands:
-                s0, s1 = abs(strides[axis]), abs(strides[order[i1]])
+                s0, s1 = _far(strides[axis]), _far(strides[order[i1]])
                 if s0 and s1:
                     if s1 <= s0:
                         swap = False
@@ -68,6 +81,11 @@ def axis_order(rank: int, operands: Sequence[Strides]) -> list[int]:
     return order
 
 
+def _far(stride: Dim) -> int:
+    """How far apart two neighbours are, or at most are."""
+    return abs(stride) if isinstance(stride, int) else largest(stride)
+
+
 def packed(shape: Sequence[Any], order: Sequence[int]) -> Strides:
     """Strides without gaps with axes from innermost to outermost given by `order`."""
     strides = [0] * len(shape)
@@ -80,7 +98,7 @@ def packed(shape: Sequence[Any], order: Sequence[int]) -> Strides:
 
 def elementwise(shape: Sizes, operands: Sequence[Laid]) -> Strides | None:
     """Strides of a ufunc's fresh result; None for row-major."""
-    if len(shape) < 2 or all(s == shape and is_c_ordered(s, t) or not s for s, t in operands):
+    if len(shape) < 2 or all(s == shape and _in_order(s, t) or not s for s, t in operands):
         return None
     spread = [_broadcast(shape, s, t) for s, t in operands]
     order = axis_order(len(shape), spread)
@@ -135,6 +153,8 @@ def can_view(g: Geometry, steps: Sequence[Step]) -> bool:
     """Whether the steps need no copy for a tensor laid out as `g`."""
     for step in steps:
         stepped = advance(g, step)
+        if stepped is None and is_ragged(g.size):
+            raise Unrollable("a reshape may copy in some iterations only")
         if stepped is None:
             return False
         g = stepped

@@ -151,7 +151,7 @@ def leaf_entry(x: Any) -> Hashable:
     if isinstance(x, Tracer):
         if not x.trace.eager and not x.trace.open:
             raise leaked(x)
-        key = (kind, x.element_type, x.shape, x.layout.stride, x.scalar, x.weak)
+        key = (kind, x.element_type, x.sizes, x.layout.stride, x.scalar, x.weak)
         if x.trace.eager:
             a = x.alias
             has_grad = a.leaf and x._grad is not None  # type: ignore[attr-defined]

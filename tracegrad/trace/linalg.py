@@ -39,20 +39,20 @@ def matmul(trace: Recorder, a: Any, b: Any) -> Tracer:
     """``a @ b``; operands need at least one axis."""
     x, y = _pair(trace, a, b)
     for k, z in enumerate((x, y)):
-        if not z.shape:
+        if not z.sizes:
             raise ShapeError(
                 f"matmul: Input operand {k} does not have enough dimensions (has 0, "
                 "gufunc core with signature (n?,k),(k,m?)->(n?,m?) requires 1)",
                 loc=source.here(),
             )
-    inner = y.shape[-2] if len(y.shape) > 1 else y.shape[0]
-    if x.shape[-1] != inner:
+    inner = y.sizes[-2] if len(y.sizes) > 1 else y.sizes[0]
+    if x.sizes[-1] != inner:
         raise ShapeError(
             "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
-            f"(n?,k),(k,m?)->(n?,m?) (size {inner} is different from {x.shape[-1]})",
+            f"(n?,k),(k,m?)->(n?,m?) (size {inner} is different from {x.sizes[-1]})",
             loc=source.here(),
         )
-    flat = len(x.shape) == 1 and len(y.shape) == 1
+    flat = len(x.sizes) == 1 and len(y.sizes) == 1
     return _product(trace, einsum.matmul_any, x, y, () if flat else (1,), "matmul")
 
 
@@ -60,20 +60,20 @@ def dot(trace: Recorder, a: Any, b: Any) -> Tracer:
     """``np.dot``: a product of scalars, an inner product, or a sum over the last axis of `a` and
     the second to last of `b`."""
     x, y = _pair(trace, a, b)
-    if not x.shape or not y.shape:
+    if not x.sizes or not y.sizes:
         return apply_op(trace, arithmetic.mul, (x, y))
-    axis = len(y.shape) - 2 if len(y.shape) > 1 else 0
-    if x.shape[-1] != y.shape[axis]:
+    axis = len(y.sizes) - 2 if len(y.sizes) > 1 else 0
+    if x.sizes[-1] != y.sizes[axis]:
         raise ShapeError(
-            f"shapes {shape_text(x.shape)} and {shape_text(y.shape)} not aligned: "
-            f"{x.shape[-1]} (dim {len(x.shape) - 1}) != {y.shape[axis]} (dim {axis})",
+            f"shapes {shape_text(x.sizes)} and {shape_text(y.sizes)} not aligned: "
+            f"{x.sizes[-1]} (dim {len(x.sizes) - 1}) != {y.sizes[axis]} (dim {axis})",
             loc=source.here(),
         )
-    return _tensordot(trace, x, y, [len(x.shape) - 1], [axis])
+    return _tensordot(trace, x, y, [len(x.sizes) - 1], [axis])
 
 
 def _tensordot(trace: Recorder, x: Tracer, y: Tracer, xa: list[int], ya: list[int]) -> Tracer:
-    rank = len(x.shape) + len(y.shape) - len(xa) - len(ya)
+    rank = len(x.sizes) + len(y.sizes) - len(xa) - len(ya)
     return _product(
         trace, lambda b, u, v: einsum.tensordot(b, u, v, xa, ya), x, y, (1,) * rank, "dot"
     )
@@ -81,15 +81,15 @@ def _tensordot(trace: Recorder, x: Tracer, y: Tracer, xa: list[int], ya: list[in
 
 def inner(trace: Recorder, a: Any, b: Any) -> Tracer:
     x, y = _pair(trace, a, b)
-    if not x.shape or not y.shape:
+    if not x.sizes or not y.sizes:
         return apply_op(trace, arithmetic.mul, (x, y))
-    if x.shape[-1] != y.shape[-1]:
+    if x.sizes[-1] != y.sizes[-1]:
         raise ShapeError(
-            f"shapes {shape_text(x.shape)} and {shape_text(y.shape)} not aligned: "
-            f"{x.shape[-1]} (dim {len(x.shape) - 1}) != {y.shape[-1]} (dim {len(y.shape) - 1})",
+            f"shapes {shape_text(x.sizes)} and {shape_text(y.sizes)} not aligned: "
+            f"{x.sizes[-1]} (dim {len(x.sizes) - 1}) != {y.sizes[-1]} (dim {len(y.sizes) - 1})",
             loc=source.here(),
         )
-    return _tensordot(trace, x, y, [len(x.shape) - 1], [len(y.shape) - 1])
+    return _tensordot(trace, x, y, [len(x.sizes) - 1], [len(y.sizes) - 1])
 
 
 def vdot(trace: Recorder, a: Any, b: Any) -> Tracer:
@@ -101,7 +101,7 @@ def vdot(trace: Recorder, a: Any, b: Any) -> Tracer:
 
 def outer(trace: Recorder, a: Any, b: Any) -> Tracer:
     x, y = tracer(trace, a), tracer(trace, b)
-    column = reshape(trace, ravel(trace, x), (-1, 1) if x.shape != (0,) else (0, 1))
+    column = reshape(trace, ravel(trace, x), (-1, 1) if x.sizes != (0,) else (0, 1))
     return apply_op(trace, arithmetic.mul, (column, ravel(trace, y)))
 
 
@@ -109,16 +109,16 @@ def tensordot(trace: Recorder, a: Any, b: Any, axes: Any = 2) -> Tracer:
     x, y = _pair(trace, a, b)
     if isinstance(axes, (tuple, list)):
         first, second = axes
-        xa = [axis_of(trace, k, len(x.shape)) for k in _many(first)]
-        ya = [axis_of(trace, k, len(y.shape)) for k in _many(second)]
+        xa = [axis_of(trace, k, len(x.sizes)) for k in _many(first)]
+        ya = [axis_of(trace, k, len(y.sizes)) for k in _many(second)]
     else:
-        xa = [len(x.shape) - int(axes) + k for k in range(int(axes))]
+        xa = [len(x.sizes) - int(axes) + k for k in range(int(axes))]
         ya = list(range(int(axes)))
     if (
         len(xa) != len(ya)
         or any(k < 0 for k in xa)
-        or any(k >= len(y.shape) for k in ya)
-        or any(x.shape[i] != y.shape[j] for i, j in zip(xa, ya, strict=True))
+        or any(k >= len(y.sizes) for k in ya)
+        or any(x.sizes[i] != y.sizes[j] for i, j in zip(xa, ya, strict=True))
     ):
         raise ShapeError("shape-mismatch for sum", loc=source.here())
     out = _tensordot(trace, x, y, xa, ya)
@@ -146,7 +146,7 @@ def einsum_call(trace: Recorder, spec: Any, operands: list[Any]) -> Tracer:
             remedy="Contract two operands at a time.",
         )
     dtype = result_type(trace, xs)
-    terms, out = einsum.parse_subscripts(spec, [len(x.shape) for x in xs])
+    terms, out = einsum.parse_subscripts(spec, [len(x.sizes) for x in xs])
     if len(xs) == 1 and out and set(out) == set(terms[0]):
         return _relabelled(trace, xs[0], terms[0], out)
     build = einsum.einsum_one if len(xs) == 1 else einsum.einsum_two
@@ -165,10 +165,10 @@ def _relabelled(trace: Recorder, x: Tracer, labels: Sequence[str], out: Sequence
         while left.count(label) > 1:
             i = left.index(label)
             j = left.index(label, i + 1)
-            if x.shape[i] != x.shape[j]:
+            if x.sizes[i] != x.sizes[j]:
                 raise ShapeError(
                     f"dimensions in operand 0 for collapsing index {label!r} don't match "
-                    f"({x.shape[i]} != {x.shape[j]})",
+                    f"({x.sizes[i]} != {x.sizes[j]})",
                     loc=source.here(),
                 )
             x = diagonal(trace, x, 0, i, j, readonly=x.readonly)
@@ -192,7 +192,7 @@ def norm(
         x = apply_op(trace, arithmetic.absolute, (x,))
     if not x.element_type.is_float:
         x = cast(trace, x, F64)  # type: ignore[assignment]
-    rank = len(x.shape)
+    rank = len(x.sizes)
     if axis is None:
         if ord is None or (ord in ("fro", "f") and rank == 2) or (ord == 2 and rank == 1):
             return _root(trace, x, axes_of(trace, None, rank), keepdims)
@@ -237,7 +237,7 @@ def _vector_norm(
 def _matrix_norm(trace: Recorder, x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Tracer:
     if ord in (None, "fro", "f"):
         return _root(trace, x, axis, keepdims)
-    row, column = (axis_of(trace, k, len(x.shape)) for k in axis)
+    row, column = (axis_of(trace, k, len(x.sizes)) for k in axis)
     if ord not in (1, -1, np.inf, -np.inf):
         raise UnsupportedError(
             f"np.linalg.norm with ord={ord!r} of matrices is not supported yet", loc=source.here()
@@ -249,5 +249,5 @@ def _matrix_norm(trace: Recorder, x: Tracer, ord: Any, axis: Any, keepdims: bool
     out = pick(trace, sums, along, True)
     if keepdims:
         return out
-    kept = tuple(n for k, n in enumerate(x.shape) if k not in (row, column))
+    kept = tuple(n for k, n in enumerate(x.sizes) if k not in (row, column))
     return trace.read(reshape(trace, out, kept), scalar=scalar_flag(trace, kept))

@@ -9,10 +9,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tracegrad import dims
-from tracegrad.dims import symbol
+from tracegrad.dims import Dim, symbol
 from tracegrad.trace.loop_code import LoopCode
 from tracegrad.trace.loop_plan import Decision
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.symbolic import Unrollable, is_nonnegative
 
 if TYPE_CHECKING:
     from tracegrad.trace.rolling import Rolling
@@ -25,8 +26,8 @@ class Part:
     """Iterations from `first`: `trips` of the node, or `count` plain ones where `trips` is 0."""
 
     first: int
-    count: int
-    trips: int
+    count: Dim
+    trips: Dim
 
 
 class Driver:
@@ -52,8 +53,14 @@ class Driver:
 
     def _parts(self) -> Iterator[Part]:
         n, p = self.length, self.decision.period
-        edges = [0, *sorted(s for s in self.decision.splits if 0 < s < n), n]
-        for first, end in zip(edges, edges[1:], strict=False):
+        edges = [0, *sorted(s for s in self.decision.splits if s > 0 and _is_below(s, n))]
+        for first, end in zip(edges, [*edges[1:], n], strict=True):
+            if not isinstance(end, int):
+                if p > 1:
+                    raise Unrollable("an inner loop of several iterations at a time depends on it")
+                count = dims.add(end, -first)
+                yield Part(first, count, count)
+                continue
             trips = (end - first) // p
             if trips < FEWEST:
                 yield Part(first, end - first, 0)
@@ -66,17 +73,23 @@ class Driver:
         from tracegrad.trace.loop_trial import Trial
 
         for part in self._parts():
-            if not part.trips:
+            if part.trips == 0:
+                assert isinstance(part.count, int), "only parts of known length are written out"
                 for k in range(part.first, part.first + part.count):
                     yield self.seq.at(k)
                 continue
             assert self.frame is not None
             trial = Trial(self, part, self.frame)
-            at = symbol(trial.name, 0, part.trips - 1)
+            at = symbol(trial.name, 0, dims.add(part.trips, -1))
             for q in range(self.decision.period):
                 yield self.seq.at(dims.add(part.first + q, dims.mul(at, self.decision.period)))
             trial.close(self.frame)
-            self.decision.rolled += part.count
+            self.decision.rolled += dims.largest(part.count)
+
+
+def _is_below(k: int, n: Dim) -> bool:
+    """Whether iteration `k` is one of the `n`; splits a loop around it where its index decides."""
+    return is_nonnegative(dims.add(n, -1 - k))
 
 
 def copies(seq: Rolling, decision: Decision) -> Iterator[Any]:

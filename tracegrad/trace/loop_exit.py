@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from tracegrad import dims
 from tracegrad.graph.symbols import bind_symbols
+from tracegrad.trace.frames import Gone
 from tracegrad.trace.loop_reach import left_behind
 from tracegrad.trace.loop_slots import flatten, is_container
 from tracegrad.trace.loop_trial import Carry, Trial, over
+from tracegrad.trace.ragged import has_symbol
 from tracegrad.trace.symbolic import SymbolicInt, integer
 from tracegrad.trace.tracer import Memory, Tracer
 from tracegrad.types import TensorType
@@ -22,7 +25,7 @@ class Exits:
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        self.final = {trial.name: trial.trips - 1}
+        self.final = {trial.name: dims.add(trial.trips, -1)}
         self._holders: dict[Memory, Carry] = {}
         self._known: dict[Memory, Tracer] = {}
 
@@ -44,6 +47,8 @@ class Exits:
 
     def last(self, slot: str, value: Any) -> Make:
         """What a slot that every iteration binds anew holds at the end."""
+        if dims.is_at_most(1, self.trial.trips) is not True:
+            return self._gone(self.trial.decision.never_skip)
         if isinstance(value, SymbolicInt):
             dim = dims.substitute(value.dim, self.final)
             return lambda values: integer(dim)
@@ -52,6 +57,11 @@ class Exits:
             makes = [self.last(slot, x) for x in leaves]
             return lambda values: spec.unflatten([m(values) for m in makes])
         if isinstance(value, Tracer):
+            if value.trace is self.trial.trace and has_symbol(
+                value.memory.shape, self.trial.name
+            ):
+                why = f"{slot}, whose size depends on its index, is used behind it"
+                return self._gone(partial(self.trial.decision.give_up, why))
             return self._last_tracer(value)
         found = left_behind(value, self.trial.trace, self.trial.name, self.trial.names)
         if found == "index":
@@ -59,6 +69,11 @@ class Exits:
         if found:
             self.trial.decision.invented = True
         return lambda values: value
+
+    def _gone(self, used: Callable[[], NoReturn]) -> Make:
+        """The slot is not carried on; the trace starts again if it is used."""
+        self.trial.decision.invented = True
+        return lambda values: Gone(used)
 
     def _last_tracer(self, value: Tracer) -> Make:
         trial = self.trial

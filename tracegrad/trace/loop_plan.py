@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
 
-from tracegrad import source
-from tracegrad.dims import Dim
+from tracegrad import dims, source
 from tracegrad.dtypes import DType
 from tracegrad.errors import PerformanceWarning, TracegradError, UnsupportedError
 from tracegrad.trace.frames import callers
@@ -38,15 +37,16 @@ class Learned:
     """What trials showed of the iterations from one number on, by slot (a name, or a leaf of the
     container in it).
 
-    `scalars` and `arrays` are carried by value; `counters` are integers ``a + b*k`` in iteration
-    k; `containers` are taken apart; `more` are names that change without being stored by the
-    body's own code; `promoted` are known arrays (shape, dtype, place) that the body writes.
+    `scalars` and `arrays` are carried by value; `counters` are integers that grow by so much in
+    each iteration, from what they are on entry (which may differ each time the loop is met);
+    `containers` are taken apart; `more` are names that change without being stored by the body's
+    own code; `promoted` are known arrays (shape, dtype, place) that the body writes.
     """
 
     scalars: dict[str, Kind] = field(default_factory=dict)
     arrays: set[str] = field(default_factory=set)
     tracked: set[str] = field(default_factory=set)
-    counters: dict[str, tuple[Dim, int]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
     containers: set[str] = field(default_factory=set)
     more: dict[str, None] = field(default_factory=dict)
     promoted: set[Any] = field(default_factory=set)
@@ -57,13 +57,16 @@ class Decision:
     """What is known of one `for` statement.
 
     `splits` are iteration numbers at which the domain is cut; `period` copies of the body make
-    one iteration of the node.  `strict`: it must roll.  `invented`: it made traced values of
+    one iteration of the node.  `strict`: it must roll.  `parallel`: on threads.  `invented`: it made traced values of
     numbers that Python would know after the loop, or left names behind that hold nothing.
+    `runs`: names that it sets are used behind it, so that a loop around it splits where it would
+    not run.
     """
 
     plan: Plan
     line: source.SourceLoc
     strict: bool = False
+    parallel: bool = False
     unroll: str = ""
     splits: set[int] = field(default_factory=set)
     period: int = 1
@@ -71,6 +74,7 @@ class Decision:
     trials: int = 0
     rolled: int = 0
     invented: bool = False
+    runs: bool = False
     copies: int = 0
 
     def at(self, first: int) -> Learned:
@@ -101,6 +105,11 @@ class Decision:
         if not new or len(self.splits | new) > 10:
             self.give_up("its branches would cut it into too many parts")
         self.splits |= new
+        self.again()
+
+    def never_skip(self) -> NoReturn:
+        """Names that it sets are used behind it: it must run once at least."""
+        self.runs = True
         self.again()
 
     def peel(self, first: int, why: str) -> NoReturn:
@@ -175,7 +184,7 @@ class Plan:
         for trace in reversed(STATE.traces):
             if trace.loop is not None:
                 decision: Decision = trace.loop.decision
-                if decision.strict or trace.loop.length > LONGEST:
+                if decision.strict or dims.largest(trace.loop.length) > LONGEST:
                     return False
                 what = error.message if isinstance(error, TracegradError) else str(error)
                 what = what.splitlines()[0] if what else type(error).__name__
@@ -229,6 +238,7 @@ class Plan:
                 parts = len(d.splits) + 1
                 extra = f", split into {parts} parts" if parts > 1 else ""
                 extra += f", {d.period} iterations at a time" if d.period > 1 else ""
+                extra += ", parallel" if d.parallel else ""
                 out[f"{where}: one loop for {d.rolled} iterations{extra}"] = None
             elif d.copies:
                 why = f", since {d.unroll}" if d.unroll else ""
@@ -245,7 +255,7 @@ def restore(raw: Any, held: Any) -> None:
 def _kind(x: Any) -> Any:
     """The part of a local name's type that decides how a loop carries it."""
     if isinstance(x, Tracer):
-        return x.scalar, x.weak, x.shape, x.element_type, x.concrete is None
+        return x.scalar, x.weak, x.sizes, x.element_type, x.concrete is None
     return type(x).__qualname__  # classes of traced code are made anew for each trace
 
 

@@ -31,6 +31,7 @@ _LEAVES = (
     np.ndarray,
     Tracer,
     SymbolicInt,
+    frames.Gone,
     type,
 )
 

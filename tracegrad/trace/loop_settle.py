@@ -147,7 +147,7 @@ class _Settling:
         if not traced and not is_number(value):
             self.trial.peel(slot, f"becomes {_short(value)}")
         if isinstance(value, Tracer) and (
-            value.shape != () or (value.scalar != self.trial.trace.face.numpy_scalars)
+            value.sizes != () or (value.scalar != self.trial.trace.face.numpy_scalars)
         ):  # type: ignore
             self.trial.peel(slot, "becomes an array")
         now = _kind_of(value)
@@ -188,10 +188,10 @@ class _Settling:
         """A slot that was left alone now holds a traced value: should it be carried?"""
         if value is before:
             return
-        scalar = value.scalar or (value.shape == () and not isinstance(before, Tracer))
+        scalar = value.scalar or (value.sizes == () and not isinstance(before, Tracer))
         if scalar and type(before) in (int, float) or isinstance(before, SymbolicInt):
             now = _kind_of(value)
-            if value.shape == () and (
+            if value.sizes == () and (
                 now.dtype is F64 or (type(before) is not float and now.dtype is I64)
             ):
                 self.learned.scalars[slot] = now
@@ -228,17 +228,18 @@ class _Settling:
             if not isinstance(b, int) or not b or at_start != a:
                 self.trial.peel(slot, "is not the same after each iteration")
             step = b
-        self.learned.counters[slot] = a, step
+        self.learned.counters[slot] = step
         self.news = True
 
     def _counter(self, slot: str, value: Any) -> Make:
-        a, b = self.learned.counters[slot]
-        v = dim_of(value)
-        at = dims.symbol(self.trial.name, 0, self.trial.trips - 1)
+        b = self.learned.counters[slot]
+        a, v = dim_of(self.trial.slots.values[slot]), dim_of(value)
+        assert a is not None, "a counter was an integer on entry"
+        at = dims.symbol(self.trial.name, 0, dims.add(self.trial.trips, -1))
         if v is None or dims.add(v, dims.mul(dims.add(a, dims.mul(b, dims.add(at, 1))), -1)) != 0:
             del self.learned.counters[slot]
             self.trial.peel(slot, "is not counted up by the same number each time")
-        end = dims.add(a, b * self.trial.trips)
+        end = dims.add(a, dims.mul(self.trial.trips, b))
         return lambda values: end if isinstance(end, int) else SymbolicInt(end)
 
     # -- arrays
@@ -250,10 +251,10 @@ class _Settling:
             trial.peel(slot, f"becomes {_short(value)}")
         base = trial.trace.base_of(value.memory) if value.concrete is None else _whole(value)
         if (
-            value.shape != placed.shape
+            value.sizes != placed.sizes
             or value.element_type is not placed.element_type
             or value.alias.view != placed.alias.view
-            or base.shape != carry.inner.shape
+            or base.sizes != carry.inner.sizes
             or value.memory.layout != carry.inner.memory.layout
             or value.readonly != placed.readonly
         ):
@@ -323,7 +324,8 @@ class _Settling:
                 and self.exits.is_shared(carry.before.memory, carry.slots)
             ):
                 trial.peel(slot, "is an array of others that the first iteration writes")
-        if len(arrays) >= trial.trips:
+        moving = arrays if isinstance(trial.trips, int) else [c for c in arrays if not c.stays]
+        if moving and dims.is_at_most(len(moving) + 1, trial.trips) is not True:
             trial.decision.give_up("it runs too few times for its arrays")
         self._check_cycles(arrays)
 
@@ -368,7 +370,7 @@ def _kind_of(x: Any) -> Kind:
 
 def _short(x: Any) -> str:
     if isinstance(x, Tracer):
-        return f"a {x.element_type} {'scalar' if x.scalar else f'array of shape {x.shape}'}"
+        return f"a {x.element_type} {'scalar' if x.scalar else f'array of shape {x.sizes}'}"
     if isinstance(x, SymbolicInt):
         return "the index"
     text = repr(x)

@@ -12,7 +12,7 @@ from tracegrad import dims
 from tracegrad.dims import symbol
 from tracegrad.dtypes import BOOL, F64, I64
 from tracegrad.graph.ir import Graph, Literal, Operand
-from tracegrad.ops.control import LoopAttrs, loop
+from tracegrad.ops.control import LoopAttrs, Parallel, loop
 from tracegrad.ops.create import undefined
 from tracegrad.ops.handles import copy
 from tracegrad.trace import frames
@@ -21,7 +21,7 @@ from tracegrad.trace.loop_reach import Reach
 from tracegrad.trace.loop_slots import Slots
 from tracegrad.trace.modes import STATE, current_trace
 from tracegrad.trace.promote import cast
-from tracegrad.trace.symbolic import SymbolicInt, integer
+from tracegrad.trace.symbolic import SymbolicInt, dim_of, integer
 from tracegrad.trace.tracer import Memory, Trace, Tracer
 from tracegrad.types import TensorType
 
@@ -102,10 +102,14 @@ class Trial:
         for slot, value in self.slots.values.items():
             if slot in self.driver.code.fresh:
                 continue
-            if slot in self.learned.counters:
-                a, b = self.learned.counters[slot]
-                at = symbol(self.name, 0, self.trips - 1)
-                self.placed[slot] = integer(dims.add(a, dims.mul(at, b)))
+            start = dim_of(value)
+            if start is None:
+                self.learned.counters.pop(slot, None)
+            if start is not None and slot in self.learned.counters:
+                at = symbol(self.name, 0, dims.add(self.trips, -1))
+                self.placed[slot] = integer(
+                    dims.add(start, dims.mul(at, self.learned.counters[slot]))
+                )
             elif slot in self.learned.scalars:
                 self._carry_scalar(slot, value, self.learned.scalars[slot])
             elif isinstance(value, Tracer):
@@ -223,7 +227,10 @@ class Trial:
         if not outputs:
             return {}  # nothing that the loop does is seen
         types = tuple(x.type for x in inputs[: len(self.carries) + len(written)])
-        attrs = LoopAttrs(self.name, self.trips, False, len(types), len(read), types)
+        parallel = Parallel.REQUIRED if self.decision.parallel else Parallel.NO
+        attrs = LoopAttrs(
+            self.name, self.trips, False, len(types), len(read), types, parallel=parallel
+        )
         operands = [self._initial(c) for c in self.carries]
         operands += [outer.base_of(c.outer) for c in (*written, *read)]
         outer.builder.loc = self.location
@@ -287,5 +294,5 @@ def is_number(x: Any) -> bool:
     return (
         isinstance(x, (int, float, np.generic))
         and not isinstance(x, bool)
-        or (isinstance(x, Tracer) and x.concrete is not None and x.shape == ())
+        or (isinstance(x, Tracer) and x.concrete is not None and x.sizes == ())
     )

@@ -55,7 +55,7 @@ class MaskedRead:
         return other
 
     def _same_mask(self, other: MaskedRead) -> bool:
-        return self._key == other._key and self._values.shape == other._values.shape
+        return self._key == other._key and self._values.sizes == other._values.sizes
 
     def apply(self, op: OpDef, args: tuple[Any, ...]) -> MaskedRead:
         """An elementwise op of masked reads and scalars."""
@@ -75,7 +75,7 @@ class MaskedRead:
 
     def values_for(self, mask: Tracer, shape: tuple[int, ...]) -> Tracer:
         """Values for all elements, to be written where the same `mask` holds."""
-        if mask_key(mask) != self._key or self._values.shape != shape:
+        if mask_key(mask) != self._key or self._values.sizes != shape:
             self.refuse()
         return self._values
 
@@ -163,10 +163,10 @@ def masked_part(trace: Recorder, x: Tracer, parsed: Parsed) -> tuple[Tracer, Tra
     part = x if is_whole(x, parsed) else trace.view(x, Index(tuple(parsed.items)), origin="slice")
     mask = parsed.mask
     assert mask is not None
-    shape, at, rank = part.shape, parsed.mask_at, len(mask.shape)
-    if mask.shape == shape:
+    shape, at, rank = part.sizes, parsed.mask_at, len(mask.sizes)
+    if mask.sizes == shape:
         return part, mask
-    sizes = iter(mask.shape)
+    sizes = iter(mask.sizes)
     items = tuple(
         Span(0, next(sizes)) if at <= k < at + rank else NewAxis() for k in range(len(shape))
     )
@@ -180,10 +180,10 @@ def set_masked(trace: Recorder, x: Tracer, parsed: Parsed, value: Any) -> None:
     given: Arg
     if isinstance(value, MaskedRead):
         assert parsed.mask is not None
-        given = value.values_for(parsed.mask, part.shape)
+        given = value.values_for(parsed.mask, part.sizes)
     else:
         given = as_arg(trace, value)
-        rest = part.shape[parsed.mask_at + len(parsed.mask.shape) :]  # type: ignore[union-attr]
+        rest = part.sizes[parsed.mask_at + len(parsed.mask.shape) :]  # type: ignore[union-attr]
         shape = shape_of(given)
         while len(shape) > len(rest) and shape[0] == 1:
             shape = shape[1:]
@@ -194,10 +194,10 @@ def set_masked(trace: Recorder, x: Tracer, parsed: Parsed, value: Any) -> None:
                 loc=source.here(),
                 remedy="Write x[...] = np.where(mask, v, x) with v of the shape of x.",
             )
-        if isinstance(given, Tracer) and given.shape != shape:
+        if isinstance(given, Tracer) and given.sizes != shape:
             from tracegrad.trace.shape import reshape
 
             given = reshape(trace, given, shape)
     cast_value = cast(trace, given, part.element_type)
-    xs = prepared(trace, (mask, cast_value), (BOOL, part.element_type), part.shape)
+    xs = prepared(trace, (mask, cast_value), (BOOL, part.element_type), part.sizes)
     trace.write(part, where_op, (*xs, part))

@@ -88,7 +88,10 @@ class Tracer:
         self._array = array
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[int, ...]:
+        """The shape.  Inside a loop a size may be an expression in its index (a `Dim`): code
+        that compares sizes asks `trace.ragged`; the faces' `shape` is for traced code.
+        """
         return self.layout.size  # type: ignore[return-value]
 
     @property

@@ -127,7 +127,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Tracer:
         round_,
         (x,),
         round_.attrs(decimals=int(decimals)),  # type: ignore[call-arg]
-        scalar=scalar_flag(trace, x.shape),
+        scalar=scalar_flag(trace, x.sizes),
     )
     return value if out is None else into(trace, value, (out,))
 
@@ -142,7 +142,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None:
         x = shape.ravel(trace, x)
         axis = 0
-    k = shape.axis_of(trace, axis, len(x.shape))
+    k = shape.axis_of(trace, axis, len(x.sizes))
     value = indexing.get(trace, x, (*(slice(None),) * k, indices))
     return value if out is None else into(trace, value, (out,))
 
@@ -153,14 +153,14 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
     at = creation.tracer(trace, indices)
     if axis is None:
         x, axis = shape.ravel(trace, x), 0
-    k = shape.axis_of(trace, axis, len(x.shape))
-    if len(at.shape) != len(x.shape):
+    k = shape.axis_of(trace, axis, len(x.sizes))
+    if len(at.sizes) != len(x.sizes):
         raise ValueArgumentError(
             "`indices` and `arr` must have the same number of dimensions", loc=source.here()
         )
     key: list[Any] = []
-    for d, n in enumerate(x.shape):
-        own = (1,) * d + (-1,) + (1,) * (len(x.shape) - d - 1)
+    for d, n in enumerate(x.sizes):
+        own = (1,) * d + (-1,) + (1,) * (len(x.sizes) - d - 1)
         key.append(at if d == k else trace.concrete(np.arange(n).reshape(own)))
     return indexing.get(trace, x, tuple(key))  # type: ignore[no-any-return]
 
@@ -204,7 +204,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     trace, x = start(a)
-    if len(x.shape) != 2 or wrap:
+    if len(x.sizes) != 2 or wrap:
         raise UnsupportedError(
             "np.fill_diagonal of other than matrices is not supported yet", loc=source.here()
         )
@@ -216,18 +216,18 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 @implements(np.shape)
 def shape_of(a: Any) -> tuple[int, ...]:
-    return start(a)[1].shape
+    return start(a)[1].sizes
 
 
 @implements(np.ndim)
 def ndim(a: Any) -> int:
-    return len(start(a)[1].shape)
+    return len(start(a)[1].sizes)
 
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
     x = start(a)[1]
-    return int(np.prod(x.shape)) if axis is None else x.shape[axis]
+    return int(np.prod(x.sizes)) if axis is None else x.sizes[axis]
 
 
 @implements(np.result_type)
@@ -369,13 +369,13 @@ def average(
     if weights is None:
         return reduce.mean(trace, x, axis, None, keep)
     w = creation.tracer(trace, weights)
-    if w.shape != x.shape:
-        if axis is None or len(w.shape) != 1 or isinstance(axis, (tuple, list)):
+    if w.sizes != x.sizes:
+        if axis is None or len(w.sizes) != 1 or isinstance(axis, (tuple, list)):
             raise ArgumentError(
                 "Axis must be specified when shapes of a and weights differ.", loc=source.here()
             )
-        k = shape.axis_of(trace, axis, len(x.shape))
-        w = shape.reshape(trace, w, (-1,) + (1,) * (len(x.shape) - k - 1))
+        k = shape.axis_of(trace, axis, len(x.sizes))
+        w = shape.reshape(trace, w, (-1,) + (1,) * (len(x.sizes) - k - 1))
     w = cast(trace, w, F64) if not w.element_type.is_inexact else w  # type: ignore[assignment]
     weighted = apply_op(trace, arithmetic.mul, (x, w))
     spread = apply_op(trace, arithmetic.mul, (creation.ones_like(weighted), w))

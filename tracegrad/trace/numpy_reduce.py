@@ -282,7 +282,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     t, a = _start(x)
     if axis is None:
         out = linalg.norm(t, ravel(t, a), ord, 0)
-        return reshape(t, out, (1,) * len(a.shape)) if keepdims else out
+        return reshape(t, out, (1,) * len(a.sizes)) if keepdims else out
     return linalg.norm(t, a, ord, axis, keepdims)
 
 

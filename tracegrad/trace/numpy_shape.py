@@ -65,9 +65,9 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
 def rollaxis(a: Any, axis: Any, start: Any = 0) -> Tracer:
     trace = the_trace(a)
     x = tracer(trace, a)
-    k = shape.axis_of(trace, axis, len(x.shape))
+    k = shape.axis_of(trace, axis, len(x.sizes))
     to = as_int(start, "start")
-    to += len(x.shape) if to < 0 else 0
+    to += len(x.sizes) if to < 0 else 0
     return shape.moveaxis(trace, x, k, to - 1 if k < to else to)
 
 
@@ -90,7 +90,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
     trace = the_trace(*args)
     xs = [start(a)[1] for a in args]
-    to = broadcast_shapes(*(x.shape for x in xs))
+    to = broadcast_shapes(*(x.sizes for x in xs))
     return tuple(shape.broadcast_to(trace, x, to) for x in xs)
 
 
@@ -117,11 +117,11 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Tracer:
 @implements(np.diag)
 def diag(v: Any, k: Any = 0) -> Tracer:
     trace, x = start(v)
-    if len(x.shape) == 2:
+    if len(x.sizes) == 2:
         return shape.diagonal(trace, x, k, 0, 1, readonly=True)
-    if len(x.shape) != 1:
+    if len(x.sizes) != 1:
         raise ValueArgumentError("Input must be 1- or 2-d.", loc=source.here())
-    n = x.shape[0] + abs(as_int(k, "k"))
+    n = x.sizes[0] + abs(as_int(k, "k"))
     out = trace.concrete(np.zeros((n, n), x.element_type.np))
     _shape_store(trace, shape.diagonal(trace, out, k, 0, 1, readonly=False), x)
     return out
@@ -147,9 +147,9 @@ def _triangle(m: Any, k: Any, lower: bool) -> Tracer:
     from tracegrad.trace.elementwise import select
 
     trace, x = start(m)
-    if len(x.shape) < 2:
+    if len(x.sizes) < 2:
         raise ShapeError("tril and triu need at least two axes", loc=source.here())
-    rows, columns = x.shape[-2:]
+    rows, columns = x.sizes[-2:]
     below = np.tri(rows, columns, k=as_int(k, "k") - (0 if lower else 1), dtype=bool)
     mask = trace.concrete(below if lower else ~below)
     return select(trace, mask, x, as_arg(trace, x.element_type.np.type(0)))
@@ -171,7 +171,7 @@ def atleast_2d(*arys: Any) -> Any:
 @implements(np.atleast_3d)
 def atleast_3d(*arys: Any) -> Any:
     def to(x: Tracer) -> tuple[int, ...]:
-        return {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}.get(len(x.shape), x.shape)
+        return {0: (1, 1, 1), 1: (1, *x.sizes, 1), 2: (*x.sizes, 1)}.get(len(x.sizes), x.sizes)
 
     return _at_least(arys, to)
 
@@ -180,7 +180,7 @@ def _at_least(arys: Sequence[Any], to: Any) -> Any:
     out = []
     for a in arys:
         trace, x = start(a)
-        out.append(x if to(x) == x.shape else shape.reshape(trace, x, to(x)))
+        out.append(x if to(x) == x.sizes else shape.reshape(trace, x, to(x)))
     return out[0] if len(out) == 1 else tuple(out)
 
 
@@ -256,13 +256,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     trace, x = start(a)
     if axis is None:
         flat = roll(shape.ravel(trace, x), shift, 0)
-        return shape.reshape(trace, flat, x.shape)
+        return shape.reshape(trace, flat, x.sizes)
     if isinstance(shift, Tracer):
         shift = known(shift, "the shift of np.roll", "index")
     pairs = np.broadcast(shift, axis)
     for by, k in pairs:
-        at = shape.axis_of(trace, int(k), len(x.shape))
-        n = x.shape[at]
+        at = shape.axis_of(trace, int(k), len(x.sizes))
+        n = x.sizes[at]
         cut = int(by) % n if n else 0
         if cut:
             x = shape.concatenate(
@@ -277,9 +277,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
 def tile(A: Any, reps: Any) -> Tracer:
     trace, x = start(A)
     counts = tuple(as_int(r, "reps") for r in (reps if isinstance(reps, (tuple, list)) else [reps]))
-    rank = max(len(counts), len(x.shape))
+    rank = max(len(counts), len(x.sizes))
     counts = (1,) * (rank - len(counts)) + counts
-    own = (1,) * (rank - len(x.shape)) + x.shape
+    own = (1,) * (rank - len(x.sizes)) + x.sizes
     thin = tuple(n for pair in zip((1,) * rank, own, strict=True) for n in pair)
     wide = tuple(n for pair in zip(counts, own, strict=True) for n in pair)
     from tracegrad.graph.storage import Expand, Reshape
@@ -296,7 +296,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
     if axis is None:
         x = shape.ravel(trace, x)
         axis = 0
-    k = shape.axis_of(trace, axis, len(x.shape))
+    k = shape.axis_of(trace, axis, len(x.sizes))
     if isinstance(repeats, Tracer):
         if repeats.concrete is None:
             raise DataDependentShapeError(
@@ -305,12 +305,12 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
                 remedy="Pass the counts as static values, or index with an array of a fixed "
                 "length: x[index].",
             )
-        repeats = repeats.concrete if repeats.shape else repeats.concrete[()]
+        repeats = repeats.concrete if repeats.sizes else repeats.concrete[()]
     if np.ndim(repeats):
-        rows = trace.concrete(np.repeat(np.arange(x.shape[k]), repeats))
+        rows = trace.concrete(np.repeat(np.arange(x.sizes[k]), repeats))
         return indexing.get(trace, x, (*(slice(None),) * k, rows))  # type: ignore[no-any-return]
     times = as_int(repeats, "repeats")
-    head, n, tail = x.shape[:k], x.shape[k], x.shape[k + 1 :]
+    head, n, tail = x.sizes[:k], x.sizes[k], x.sizes[k + 1 :]
     return trace.read(
         x,
         Reshape((*head, n, 1, *tail)),
@@ -325,8 +325,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
 def _cut(a: Any, sections: Any, axis: Any, strict: bool) -> list[Tracer]:
     """Basic-index views along `axis`: equal parts, or parts between indices."""
     trace, x = start(a)
-    k = shape.axis_of(trace, axis, len(x.shape))
-    n = x.shape[k]
+    k = shape.axis_of(trace, axis, len(x.sizes))
+    n = x.sizes[k]
     if isinstance(sections, (tuple, list, np.ndarray)):
         cuts = [0, *(slice(int(s)).indices(n)[1] for s in sections), n]
     else:
@@ -376,4 +376,4 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Tracer]:
 def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Tracer, ...]:
     trace, a = start(x)
     moved = shape.moveaxis(trace, a, axis, 0)
-    return tuple(moved[k, ...] for k in range(moved.shape[0]))  # type: ignore[index]
+    return tuple(moved[k, ...] for k in range(moved.sizes[0]))  # type: ignore[index]

@@ -137,9 +137,9 @@ def into(trace: Recorder, value: Tracer, outs: Any) -> Tracer:
             loc=source.here(),
             kind="result_cast",
         )
-    if value.shape != out.shape:
+    if value.sizes != out.sizes:
         raise ShapeError(
-            f"output parameter has shape {out.shape}, the result {value.shape}",
+            f"output parameter has shape {out.sizes}, the result {value.sizes}",
             loc=source.here(),
         )
     return store(trace, out, value)
@@ -192,7 +192,7 @@ def _outer(
 ) -> Any:
     a, b = (tracer(trace, x) if isinstance(x, (list, tuple)) else as_arg(trace, x) for x in inputs)
     if isinstance(a, Tracer) and shape_of(b):
-        a = reshape(trace, a, (*a.shape, *(1,) * len(shape_of(b))))
+        a = reshape(trace, a, (*a.sizes, *(1,) * len(shape_of(b))))
     return _call(trace, ufunc, [a, b], outs, keywords)
 
 

@@ -140,7 +140,7 @@ def _torch_type(args: Sequence[Arg]) -> DType:
     groups: list[list[DType]] = [[], [], []]
     for x in args:
         if isinstance(x, Tracer) and not x.weak:
-            groups[0 if x.shape else 1].append(x.element_type)
+            groups[0 if x.sizes else 1].append(x.element_type)
         elif isinstance(x, Literal):
             groups[1].append(x.dtype)
         else:
@@ -316,7 +316,7 @@ def cast(trace: Recorder, x: Arg, dtype: DType) -> Tracer | Literal:
 
 
 def shape_of(x: Arg) -> tuple[int, ...]:
-    return x.shape if isinstance(x, Tracer) else ()
+    return x.sizes if isinstance(x, Tracer) else ()
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -356,11 +356,11 @@ def broadcast(
 
     `known`: all operands are known while tracing; else a known array enters the graph small.
     """
-    if isinstance(x, Literal) or x.shape == to:
+    if isinstance(x, Literal) or x.sizes == to:
         return x
     if trace.eager:  # what a node keeps of a repeated operand is its memory, not a copy
-        return trace.view(x, *spread_steps(x.shape, to), origin="expand")
-    steps = spread_steps(x.shape, to)
+        return trace.view(x, *spread_steps(x.sizes, to), origin="expand")
+    steps = spread_steps(x.sizes, to)
     if x.concrete is not None:
         if known:
             return trace.view(x, *steps)

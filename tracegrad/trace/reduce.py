@@ -23,6 +23,7 @@ from tracegrad.trace import complex_parts, layout
 from tracegrad.trace.elementwise import apply_op, prepared, scalar_flag, truth
 from tracegrad.trace.elementwise import select as where
 from tracegrad.trace.promote import Arg, as_arg, as_int, cast, shape_of
+from tracegrad.trace.ragged import is_empty
 from tracegrad.trace.shape import axes_of, axis_of
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
@@ -49,14 +50,14 @@ def _kept(trace: Recorder, out: Tracer, axes: tuple[int, ...], rank: int, keepdi
     """Put reduced axes back with size 1; a copy, so that the result is nobody's view."""
     if not keepdims or not axes:
         return out
-    sizes = iter(out.shape)
+    sizes = iter(out.sizes)
     items = tuple(NewAxis() if k in axes else Span(0, next(sizes)) for k in range(rank))
     return trace.read(out, Index(items))
 
 
 def _run(trace: Recorder, op: OpDef, x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
-    shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
-    strides = layout.reduced(x.shape, x.layout.stride, axes)  # type: ignore[arg-type]
+    shape = tuple(n for k, n in enumerate(x.sizes) if k not in axes)
+    strides = layout.reduced(x.sizes, x.layout.stride, axes)  # type: ignore[arg-type]
     out = trace.apply(
         op,
         (x,),
@@ -64,7 +65,7 @@ def _run(trace: Recorder, op: OpDef, x: Tracer, axes: tuple[int, ...], keepdims:
         layout=strides,  # type: ignore[call-arg]
         scalar=scalar_flag(trace, shape),
     )
-    return _kept(trace, out, axes, len(x.shape), keepdims)
+    return _kept(trace, out, axes, len(x.sizes), keepdims)
 
 
 def _sum_type(x: Tracer, dtype: Any) -> DType:
@@ -113,7 +114,7 @@ def _fold(
     initial: Any,
     mask: Any,
 ) -> Tracer:
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     wide = _sum_type(x, dtype)
     if wide.is_bool:
         return _logical(trace, reduce.any_ if unit == 0 else reduce.all_, x, axis, keepdims, mask)
@@ -158,7 +159,7 @@ def _extremum(
     initial: Any,
     mask: Any,
 ) -> Tracer:
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     masked = mask is not NOT_GIVEN and mask is not True and mask is not None
     if masked and not is_given(initial):
         raise ValueArgumentError(
@@ -167,16 +168,17 @@ def _extremum(
             loc=source.here(),
         )
     if not is_given(initial):
+        is_empty(n for k, n in enumerate(x.sizes) if k in axes)  # a loop splits where it is
         return _run(trace, op, x, axes, keepdims)
     start = cast(trace, as_arg(trace, initial), x.element_type)
     if shape_of(start) != ():
         raise ValueArgumentError("initial must be a scalar", loc=source.here())
-    if product(n for k, n in enumerate(x.shape) if k in axes) == 0:
-        shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
+    if is_empty(n for k, n in enumerate(x.sizes) if k in axes):
+        shape = tuple(n for k, n in enumerate(x.sizes) if k not in axes)
         (full,) = prepared(trace, (start,), (x.element_type,), shape)
         from tracegrad.trace.creation_data import materialised
 
-        return _kept(trace, materialised(trace, full, shape), axes, len(x.shape), keepdims)
+        return _kept(trace, materialised(trace, full, shape), axes, len(x.sizes), keepdims)
     out = _run(trace, op, _with_where(trace, x, mask, start), axes, keepdims)
     return apply_op(trace, combine, (out, start))
 
@@ -194,7 +196,7 @@ def all(
 
 
 def _logical(trace: Recorder, op: OpDef, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     y = truth(trace, x)
     assert isinstance(y, Tracer)
     y = _with_where(trace, y, mask, op is reduce.all_)
@@ -228,7 +230,7 @@ def mean(
     where: Any = NOT_GIVEN,
 ) -> Tracer:
     y = _float(trace, x, dtype)
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     if where is NOT_GIVEN or where is True:
         return _composed(trace, reduce.mean, y, axes, keepdims)
     total = sum(trace, y, axis, None, keepdims, where=where)
@@ -238,19 +240,19 @@ def mean(
 def _composed(
     trace: Recorder, build: Any, x: Tracer, axes: tuple[int, ...], keepdims: bool, *more: Any
 ) -> Tracer:
-    shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
+    shape = tuple(n for k, n in enumerate(x.sizes) if k not in axes)
     out = trace.compose(
         lambda b, v: build(b, v, axes, *more),
         (x,),
         hint=build.__name__,
         scalar=scalar_flag(trace, shape),
     )
-    return _kept(trace, out, axes, len(x.shape), keepdims)
+    return _kept(trace, out, axes, len(x.sizes), keepdims)
 
 
 def _count(trace: Recorder, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
     """How many elements `mask` lets into each result, as a float."""
-    ones = trace.concrete(np.ones(x.shape, x.element_type.np))
+    ones = trace.concrete(np.ones(x.sizes, x.element_type.np))
     return sum(trace, ones, axis, None, keepdims, where=mask)
 
 
@@ -270,7 +272,7 @@ def var(
             for p in (complex_parts.real(trace, y), complex_parts.imag(trace, y))
         ]
         return apply_op(trace, arithmetic.add, parts)
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     if where is NOT_GIVEN or where is True:
         return _composed(trace, reduce.var, y, axes, keepdims, ddof)
     middle = mean(trace, y, axis, None, True, where)
@@ -305,7 +307,7 @@ def root(trace: Recorder, total: Tracer, op: OpDef = sqrt, *others: Arg) -> Trac
 def logsumexp(trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False) -> Tracer:
     y = _float(trace, x, None)
     complex_parts.refuse(y, "logsumexp")
-    return _composed(trace, reduce.logsumexp, y, axes_of(trace, axis, len(x.shape)), keepdims)
+    return _composed(trace, reduce.logsumexp, y, axes_of(trace, axis, len(x.sizes)), keepdims)
 
 
 # ------------------------------------------------------------------------- along one axis
@@ -320,9 +322,9 @@ def argmin(trace: Recorder, x: Tracer, axis: Any = None, keepdims: bool = False)
 
 
 def _position(trace: Recorder, op: OpDef, x: Tracer, axis: Any, keepdims: bool) -> Tracer:
-    rank = len(x.shape)
+    rank = len(x.sizes)
     if axis is None or not rank:
-        flat = trace.read(x, Reshape((int(np.prod(x.shape)),)))
+        flat = trace.read(x, Reshape((product(x.sizes),)))
         out = trace.apply(
             op,
             (flat,),
@@ -335,7 +337,7 @@ def _position(trace: Recorder, op: OpDef, x: Tracer, axis: Any, keepdims: bool) 
         op,
         (x,),
         op.attrs(axis=k),  # type: ignore[call-arg]
-        scalar=scalar_flag(trace, x.shape[1:]),
+        scalar=scalar_flag(trace, x.sizes[1:]),
     )
     return _kept(trace, out, (k,), rank, keepdims)
 
@@ -344,10 +346,10 @@ def scan(trace: Recorder, op: OpDef, x: Tracer, axis: Any = None, dtype: Any = N
     """Running sum or product (`op`); flattened when `axis` is None."""
     y = cast(trace, x, _sum_type(x, dtype))
     assert isinstance(y, Tracer)
-    if axis is None or not y.shape:
-        y = trace.read(y, Reshape((int(np.prod(y.shape)),)))
+    if axis is None or not y.sizes:
+        y = trace.read(y, Reshape((product(y.sizes),)))
         axis = 0
-    k = axis_of(trace, axis, len(y.shape))
+    k = axis_of(trace, axis, len(y.sizes))
     return trace.apply(
         op,
         (y,),
@@ -375,12 +377,12 @@ def diff(trace: Recorder, x: Tracer, n: Any = 1, axis: Any = -1) -> Tracer:
     times = as_int(n, "n")
     if times < 0:
         raise ValueArgumentError(f"order must be non-negative but got {times}", loc=source.here())
-    if not x.shape:
+    if not x.sizes:
         raise ShapeError("diff requires input that is at least one dimensional", loc=source.here())
-    k = axis_of(trace, axis, len(x.shape))
+    k = axis_of(trace, axis, len(x.sizes))
     op = ne if x.element_type is BOOL else arithmetic.sub
     for _ in range(times):
-        count = x.shape[k] - 1 if x.shape[k] else 0
-        start = x.shape[k] - count
+        count = x.sizes[k] - 1 if x.sizes[k] else 0
+        start = x.sizes[k] - count
         x = apply_op(trace, op, (span(trace, x, k, start, count), span(trace, x, k, 0, count)))
     return x

@@ -8,34 +8,53 @@ each iteration number, which may be the symbolic index of a node.  Everywhere el
 from __future__ import annotations
 
 import builtins
+import operator
 import sys
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from types import FrameType
 from typing import Any
 
 from tracegrad import dims, source
 from tracegrad.dims import Dim
-from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.errors import ArgumentError
 from tracegrad.trace.loop_code import loop_of
 from tracegrad.trace.loop_driver import Driver, copies
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import current_trace
-from tracegrad.trace.symbolic import SymbolicInt, Unrollable, integer
+from tracegrad.trace.symbolic import (
+    SymbolicInt,
+    Unrollable,
+    integer,
+    is_nonnegative,
+)
+from tracegrad.trace.symbolic_index import trips
 
 SHORT = 8  # trips below which copies of the body cost less than a loop
 
 
+class Demand(IntEnum):
+    """What a sequence asks of its `for` statement; where two meet, the greater one."""
+
+    NOTHING = 0
+    LOOP = 1  # it is one loop of the graph
+    PARALLEL = 2  # and its iterations run on threads
+
+
 class Rolling:
-    """`length` elements, made by ``at(k)`` for an int or an index expression `k`."""
+    """`length` elements, made by ``at(k)`` for an int or an index expression `k`.
+
+    `length` may depend on the index of a loop around it; then it rolls or that loop unrolls.
+    """
 
     __slots__ = ("length", "at", "strict", "_plain", "_started")
 
     def __init__(
         self,
-        length: int,
+        length: Dim,
         at: Callable[[Dim], Any],
         *,
-        strict: bool = False,
+        strict: Demand = Demand.NOTHING,
         plain: Callable[[], Iterator[Any]] | None = None,
     ) -> None:
         self.length = length
@@ -45,6 +64,8 @@ class Rolling:
         self._started: Iterator[Any] | None = None
 
     def plain(self) -> Iterator[Any]:
+        if not isinstance(self.length, int):
+            raise Unrollable("an inner loop that unrolls depends on its index")
         return (self.at(k) for k in range(self.length)) if self._plain is None else self._plain()
 
     def __iter__(self) -> Iterator[Any]:
@@ -68,12 +89,20 @@ def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
     code = loop_of(frame)
     if code is None:
         return seq.plain()
+    if (
+        not isinstance(seq.length, int)
+        and plan.decision(frame).runs
+        and not is_nonnegative(dims.add(seq.length, -1))
+    ):
+        return iter(())
     unrolls = plan.loops == "unroll"
-    strict = (seq.strict or plan.loops == "roll") and not unrolls
-    if seq.length < (3 if strict else SHORT):
-        return seq.plain() if seq.length < 2 else copies(seq, plan.decision(frame))
+    strict = (seq.strict > Demand.NOTHING or plan.loops == "roll") and not unrolls
+    most = dims.largest(seq.length)
+    if most < (3 if strict else SHORT):
+        return seq.plain() if most < 2 else copies(seq, plan.decision(frame))
     decision = plan.decision(frame)
     decision.strict |= strict
+    decision.parallel |= seq.strict is Demand.PARALLEL
     if not unrolls and not decision.unroll:
         decision.unroll = code.reason or _advanced(frame, code.loaded)
         if strict and decision.unroll:
@@ -96,7 +125,7 @@ class RollingRange:
 
     __slots__ = ("real", "strict")
 
-    def __init__(self, real: range, strict: bool = False) -> None:
+    def __init__(self, real: range, strict: Demand = Demand.NOTHING) -> None:
         self.real = real
         self.strict = strict
 
@@ -137,37 +166,82 @@ class RollingRange:
         return repr(self.real)
 
 
-def rolling_range(*args: Any) -> Any:
+class SymbolicRange:
+    """``range(...)`` whose bounds depend on the index of a loop around it."""
+
+    __slots__ = ("first", "step", "length", "strict")
+
+    def __init__(self, first: Dim, step: int, length: Dim, strict: Demand) -> None:
+        self.first, self.step, self.length, self.strict = first, step, length, strict
+
+    def rolling(self) -> Rolling:
+        def at(k: Dim) -> Any:
+            return integer(dims.add(self.first, dims.mul(k, self.step)))
+
+        return Rolling(self.length, at, strict=self.strict)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iterate(self.rolling(), sys._getframe(1))
+
+    def __reversed__(self) -> Rolling:
+        last = dims.add(self.first, dims.mul(dims.add(self.length, -1), self.step))
+        return SymbolicRange(last, -self.step, self.length, self.strict).rolling()
+
+    def __getattr__(self, name: str) -> Any:
+        raise Unrollable(f"it takes .{name} of a range that depends on its index")
+
+    def __len__(self) -> int:
+        raise Unrollable("it takes the length of a range that depends on its index")
+
+    def __getitem__(self, at: Any) -> Any:
+        raise Unrollable("it takes an element of a range that depends on its index")
+
+    def __contains__(self, x: object) -> bool:
+        raise Unrollable("it looks for a number in a range that depends on its index")
+
+
+def rolling_range(*args: Any, strict: Demand = Demand.NOTHING) -> Any:
     """``range`` as traced code sees it."""
-    for x in args:
-        _check_bound(x)
-    return RollingRange(range(*args))
+    if not any(isinstance(x, SymbolicInt) for x in args) or not 1 <= len(args) <= 3:
+        return RollingRange(range(*args), strict)
+    ends = [x.dim if isinstance(x, SymbolicInt) else operator.index(x) for x in args]
+    first, end = (0, ends[0]) if len(ends) == 1 else ends[:2]
+    step = ends[2] if len(ends) == 3 else 1
+    if not isinstance(step, int):
+        raise Unrollable("the step of a range depends on its index")
+    if step == 0:
+        raise ValueError("range() arg 3 must not be zero")
+    gap = dims.mul(dims.add(end, dims.mul(first, -1)), 1 if step > 0 else -1)
+    length = trips(gap)
+    if length == 0:
+        return RollingRange(range(0), strict)
+    count = dims.floordiv(dims.add(length, abs(step) - 1), abs(step))
+    return SymbolicRange(first, step, count, strict)
 
 
 def explicit_range(*args: Any, parallel: bool = False) -> Any:
     """``tg.range(start, stop, step)``: a range whose `for` statement must be one loop of the graph.
 
     Like ``range`` outside traced functions.  Where a body cannot be one loop (the error names the
-    variable and the reason), ``range`` would unroll it.
+    variable and the reason), ``range`` would unroll it.  With `parallel` the iterations run on
+    threads (`Options.threads`) and give what they give in order: it is proved that no iteration
+    reads or writes what another one writes.
 
     Raises:
-        UnsupportedError: ``parallel=True``, which is not available yet, and, in the loop, a body
-            that cannot roll.
-        ArgumentError: arguments that are no integers.
+        UnsupportedError: in the loop, a body that cannot roll; when it is compiled, iterations of
+            a parallel loop that depend on each other.
+        ArgumentError: arguments that are no integers, or `parallel` that is no bool.
     """
-    if parallel:
-        raise UnsupportedError(
-            "tg.range(parallel=True) is not available yet",
-            loc=source.here(),
-            remedy="Leave parallel out: the loop runs its iterations in order.",
-        )
-    for x in args:
-        _check_bound(x)
+    if type(parallel) is not bool:
+        raise ArgumentError(f"parallel must be True or False, not {parallel!r}", loc=source.here())
+    strict = Demand.PARALLEL if parallel else Demand.LOOP
+    if current_trace() is not None and any(isinstance(x, SymbolicInt) for x in args):
+        return rolling_range(*args, strict=strict)
     try:
         real = range(*args)
     except TypeError as e:
         raise ArgumentError(str(e), loc=source.here()) from None
-    return real if current_trace() is None else RollingRange(real, strict=True)
+    return real if current_trace() is None else RollingRange(real, strict)
 
 
 # ------------------------------------------------------------------- what builds on sequences
@@ -175,28 +249,28 @@ def explicit_range(*args: Any, parallel: bool = False) -> Any:
 
 def sequence(x: Any) -> Rolling | None:
     """`x` as a sequence that may roll: a range, the rows of a traced array, or made of those."""
-    if isinstance(x, RollingRange):
+    if isinstance(x, (RollingRange, SymbolicRange)):
         return x.rolling()
     if isinstance(x, Rolling):
         return x if x._started is None else None
-    if isinstance(x, Tracer) and x.shape and current_trace() is not None:
+    if isinstance(x, Tracer) and x.sizes and current_trace() is not None:
         return rows(x)
     return None
 
 
 def rows(x: Any) -> Rolling:
     """The elements of the first axis of a traced array."""
-    return Rolling(x.shape[0], lambda k: x[integer(k)])
+    return Rolling(x.sizes[0], lambda k: x[integer(k)])
 
 
 def rolling_reversed(x: Any) -> Any:
     """``reversed`` as traced code sees it."""
-    seq = sequence(x) if isinstance(x, (RollingRange, Tracer)) else None
+    seq = sequence(x) if isinstance(x, (RollingRange, SymbolicRange, Tracer)) else None
     if seq is None:
         return builtins.reversed(x)
-    if isinstance(x, RollingRange):
+    if isinstance(x, (RollingRange, SymbolicRange)):
         return x.__reversed__()
-    last = seq.length - 1
+    last = dims.add(seq.length, -1)
     return Rolling(seq.length, lambda k: seq.at(dims.add(last, dims.mul(k, -1))))
 
 
@@ -226,14 +300,15 @@ def rolling_zip(*iterables: Any, strict: bool = False) -> Any:
         )
     parts: list[Rolling] = [s for s in found if s is not None]
     return Rolling(
-        min(s.length for s in parts),
+        _shortest([s.length for s in parts]),
         lambda k: tuple(s.at(k) for s in parts),
-        strict=any(s.strict for s in parts),
+        strict=max(s.strict for s in parts),
         plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False),
     )
 
 
-def _check_bound(x: Any) -> None:
-    """A bound of ``range`` that depends on an index unrolls the loop of that index."""
-    if isinstance(x, SymbolicInt):
-        raise Unrollable("the number of iterations of an inner loop depends on its index")
+def _shortest(lengths: list[Dim]) -> Dim:
+    best = lengths[0]
+    for n in lengths[1:]:
+        best = best if is_nonnegative(dims.add(n, dims.mul(best, -1))) else n
+    return best

@@ -249,21 +249,21 @@ def _sum(trace: Any, a: Any, b: Any, create_graph: bool) -> Any:
 
 def _seed(trace: Trace, x: Tracer, given: Any) -> Tracer:
     if given is None:
-        if x.shape != () and int(np.prod(x.shape)) != 1:
+        if x.sizes != () and int(np.prod(x.sizes)) != 1:
             raise AutogradError(
-                f"a gradient can be left out for scalars only, not for shape {x.shape}",
+                f"a gradient can be left out for scalars only, not for shape {x.sizes}",
                 kind="gradient_shape", loc=source.here(),
                 remedy="Pass gradient=, or reduce the output with sum().",
             )  # fmt: skip
-        one = full.attrs(x.shape, Literal(1, x.element_type))
+        one = full.attrs(x.sizes, Literal(1, x.element_type))
         return trace.apply(full, (), one)  # type: ignore[no-any-return]
     from tracegrad.trace.creation_data import tracer
 
     g = trace.lift(tracer(trace, given))
-    if g.shape != x.shape or g.element_type is not x.element_type:
+    if g.sizes != x.sizes or g.element_type is not x.element_type:
         raise ShapeError(
-            f"the gradient is {g.element_type}{list(g.shape)}, the output "
-            f"{x.element_type}{list(x.shape)}", loc=source.here(),
+            f"the gradient is {g.element_type}{list(g.sizes)}, the output "
+            f"{x.element_type}{list(x.sizes)}", loc=source.here(),
         )  # fmt: skip
     return g
 

@@ -33,6 +33,8 @@ from tracegrad.trace.promote import (
     shape_of,
     spread_steps,
 )
+from tracegrad.trace.ragged import is_empty, is_one
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
@@ -43,7 +45,7 @@ def view(
 ) -> Tracer:
     """A view by `steps`, or a copy when `x` is a scalar (a scalar again if it has no axes)."""
     if x.scalar:
-        return trace.read(x, *steps, scalar=View(steps).shape(x.shape) == ())
+        return trace.read(x, *steps, scalar=View(steps).shape(x.sizes) == ())
     return trace.view(x, *steps, origin=origin, readonly=readonly)
 
 
@@ -76,18 +78,22 @@ def axes_of(trace: Recorder, axis: Any, rank: int) -> tuple[int, ...]:
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """A shape argument (an int or a sequence of ints) as a tuple."""
     if isinstance(shape, (tuple, list)):
-        return tuple(as_int(n, "a size") for n in shape)
+        return tuple(map(_size_of, shape))
     if isinstance(shape, Iterable) and not isinstance(shape, Tracer):
-        return tuple(as_int(n, "a size") for n in shape)
-    if isinstance(shape, Tracer) and shape.shape and shape.concrete is not None:
+        return tuple(map(_size_of, shape))
+    if isinstance(shape, Tracer) and shape.sizes and shape.concrete is not None:
         return tuple(int(n) for n in shape.concrete)
-    return (as_int(shape, "a size"),)
+    return (_size_of(shape),)
+
+
+def _size_of(n: Any) -> Any:
+    return n.dim if isinstance(n, SymbolicInt) else as_int(n, "a size")
 
 
 def target_shape(x: Tracer, shape: Any) -> tuple[int, ...]:
     """A shape with at most one -1 resolved.  Raises ShapeError with NumPy's text."""
     sizes = list(sizes_of(shape))
-    size = _size(x.shape)
+    size = _size(x.sizes)
     if sizes.count(-1) > 1:
         raise ValueArgumentError("can only specify one unknown dimension", loc=source.here())
     if -1 in sizes:
@@ -95,7 +101,7 @@ def target_shape(x: Tracer, shape: Any) -> tuple[int, ...]:
         if known == 0 or size % known:
             raise _cannot_reshape(size, sizes)
         sizes[sizes.index(-1)] = size // known
-    if any(n < 0 for n in sizes) or _size(tuple(sizes)) != size:
+    if any(isinstance(n, int) and n < 0 for n in sizes) or _size(tuple(sizes)) != size:
         raise _cannot_reshape(size, sizes)
     return tuple(sizes)
 
@@ -150,7 +156,7 @@ def torch_view(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
 def ravel(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
     """``np.ravel``: a 1-d view of what is contiguous, else a copy (where reshape may still give a
     view); K reads in the order of memory."""
-    sizes, strides = x.shape, x.layout.stride
+    sizes, strides = x.sizes, x.layout.stride
     if order == "K":
         axes = tuple(reversed(layout.axis_order(len(sizes), [strides])))  # type: ignore[list-item]
         steps: tuple[Step, ...] = (Permute(axes), Reshape((_size(sizes),)))
@@ -171,9 +177,9 @@ def ravel(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
 def flatten(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
     """``ndarray.flatten``: always a copy."""
     if order == "K":
-        axes = layout.axis_order(len(x.shape), [x.layout.stride])  # type: ignore[list-item]
-        return trace.read(x, Permute(tuple(reversed(axes))), Reshape((_size(x.shape),)))
-    return reshape(trace, x, (-1,) if _size(x.shape) else (0,), order, copy=True)
+        axes = layout.axis_order(len(x.sizes), [x.layout.stride])  # type: ignore[list-item]
+        return trace.read(x, Permute(tuple(reversed(axes))), Reshape((_size(x.sizes),)))
+    return reshape(trace, x, (-1,) if _size(x.sizes) else (0,), order, copy=True)
 
 
 def copy(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
@@ -184,7 +190,7 @@ def copy(trace: Recorder, x: Tracer, order: str = "C") -> Tracer:
 def permute(
     trace: Recorder, x: Tracer, axes: Sequence[Any] | None, origin: str = "permute"
 ) -> Tracer:
-    rank = len(x.shape)
+    rank = len(x.sizes)
     if axes is None:
         order = tuple(reversed(range(rank)))
     else:
@@ -197,7 +203,7 @@ def permute(
 
 
 def swapaxes(trace: Recorder, x: Tracer, a: Any, b: Any, origin: str = "swapaxes") -> Tracer:
-    rank = len(x.shape)
+    rank = len(x.sizes)
     i, j = axis_of(trace, a, rank), axis_of(trace, b, rank)
     order = list(range(rank))
     if rank:
@@ -206,7 +212,7 @@ def swapaxes(trace: Recorder, x: Tracer, a: Any, b: Any, origin: str = "swapaxes
 
 
 def moveaxis(trace: Recorder, x: Tracer, start: Any, to: Any, origin: str = "moveaxis") -> Tracer:
-    rank = len(x.shape)
+    rank = len(x.sizes)
     a = [axis_of(trace, k, rank) for k in (start if isinstance(start, (tuple, list)) else [start])]
     b = [axis_of(trace, k, rank) for k in (to if isinstance(to, (tuple, list)) else [to])]
     if len(a) != len(b):
@@ -222,28 +228,28 @@ def moveaxis(trace: Recorder, x: Tracer, start: Any, to: Any, origin: str = "mov
 
 def squeeze(trace: Recorder, x: Tracer, axis: Any, strict: bool) -> Tracer:
     """Drop axes of size 1; `strict`: naming another axis is an error (NumPy)."""
-    rank = len(x.shape)
+    rank = len(x.sizes)
     if axis is None:
-        drop = tuple(k for k in range(rank) if x.shape[k] == 1)
+        drop = tuple(k for k in range(rank) if is_one(x.sizes[k]))
         if strict and not drop:
             return x  # NumPy's squeeze makes no new array then
     else:
         drop = axes_of(trace, axis, rank)
-        if strict and any(x.shape[k] != 1 for k in drop):
+        if strict and not all(is_one(x.sizes[k]) for k in drop):
             raise ValueArgumentError(
                 "cannot select an axis to squeeze out which has size not equal to one",
                 loc=source.here(),
             )
-        drop = tuple(k for k in drop if x.shape[k] == 1)
-    items = tuple(Pick(0) if k in drop else Span(0, n) for k, n in enumerate(x.shape))
+        drop = tuple(k for k in drop if is_one(x.sizes[k]))
+    items = tuple(Pick(0) if k in drop else Span(0, n) for k, n in enumerate(x.sizes))
     return view(trace, x, Index(items), origin="squeeze")
 
 
 def expand_dims(trace: Recorder, x: Tracer, axis: Any, origin: str = "unsqueeze") -> Tracer:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    rank = len(x.shape) + len(given)
+    rank = len(x.sizes) + len(given)
     new = axes_of(trace, given, rank)
-    sizes = iter(x.shape)
+    sizes = iter(x.sizes)
     items = tuple(NewAxis() if k in new else Span(0, next(sizes)) for k in range(rank))
     return view(trace, x, Index(items), origin=origin)
 
@@ -251,8 +257,8 @@ def expand_dims(trace: Recorder, x: Tracer, axis: Any, origin: str = "unsqueeze"
 def broadcast_to(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
     """NumPy's ``broadcast_to``: a read-only view."""
     to = sizes_of(shape)
-    _check_expand(x.shape, to)
-    return view(trace, x, *spread_steps(x.shape, to), origin="broadcast_to", readonly=True)
+    _check_expand(x.sizes, to)
+    return view(trace, x, *spread_steps(x.sizes, to), origin="broadcast_to", readonly=True)
 
 
 def _check_expand(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
@@ -269,19 +275,20 @@ def _check_expand(shape: tuple[int, ...], to: tuple[int, ...]) -> None:
 def expand(trace: Recorder, x: Tracer, shape: Any) -> Tracer:
     """PyTorch's ``expand``: -1 keeps a size."""
     sizes = list(sizes_of(shape))
-    for k in range(1, min(len(sizes), len(x.shape)) + 1):
+    for k in range(1, min(len(sizes), len(x.sizes)) + 1):
         if sizes[-k] == -1:
-            sizes[-k] = x.shape[-k]
+            sizes[-k] = x.sizes[-k]
     to = tuple(sizes)
-    _check_expand(x.shape, to)
-    spread, expanded = spread_steps(x.shape, to)
+    _check_expand(x.sizes, to)
+    spread, expanded = spread_steps(x.sizes, to)
     return view(trace, x, spread, Expand(expanded.to), origin="expand")
 
 
 def flip(trace: Recorder, x: Tracer, axis: Any) -> Tracer:
-    axes = axes_of(trace, axis, len(x.shape))
+    axes = axes_of(trace, axis, len(x.sizes))
     items = tuple(
-        Span(n - 1, n, -1) if k in axes and n > 0 else Span(0, n) for k, n in enumerate(x.shape)
+        Span(n - 1, n, -1) if k in axes and not is_empty((n,)) else Span(0, n)
+        for k, n in enumerate(x.sizes)
     )
     return view(trace, x, Index(items), origin="flip")
 
@@ -289,7 +296,7 @@ def flip(trace: Recorder, x: Tracer, axis: Any) -> Tracer:
 def diagonal(
     trace: Recorder, x: Tracer, offset: Any, axis1: Any, axis2: Any, readonly: bool
 ) -> Tracer:
-    rank = len(x.shape)
+    rank = len(x.sizes)
     if rank < 2:
         raise ValueArgumentError(
             "diag requires an array of at least two dimensions", loc=source.here()
@@ -312,7 +319,7 @@ def span(
     output: int = -1,
 ) -> Tracer:
     """`size` elements of one axis from `start`."""
-    items = tuple(Span(start, size) if k == axis else Span(0, n) for k, n in enumerate(x.shape))
+    items = tuple(Span(start, size) if k == axis else Span(0, n) for k, n in enumerate(x.sizes))
     return trace.view(x, Index(items), origin=origin, output=output)
 
 

@@ -270,7 +270,7 @@ class Signature:
                 path,
                 name,
                 Kind.ARRAY if at_prompt else kind,
-                TensorType(x.shape, x.element_type),
+                TensorType(x.sizes, x.element_type),
                 x.layout.stride,  # type: ignore[arg-type]
                 not x.readonly,
                 tracked=tracked,

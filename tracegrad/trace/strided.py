@@ -80,7 +80,7 @@ def numpy_as_strided(
     trace = trace_of(x)
     x = trace.lift(x)
     _check_dense(x)
-    to = x.shape if shape is None else sizes_of(shape)
+    to = x.sizes if shape is None else sizes_of(shape)
     if strides is None:
         by: tuple[int, ...] = x.layout.stride  # type: ignore[assignment]
     else:
@@ -103,17 +103,17 @@ def sliding_window_view(x: Tracer, window_shape: Any, axis: Any = None, **_: Any
     x = trace.lift(x)
     widths = sizes_of(window_shape)
     axes = (
-        tuple(range(len(x.shape)))
+        tuple(range(len(x.sizes)))
         if axis is None
         else tuple(
-            axis_of(trace, k, len(x.shape))
+            axis_of(trace, k, len(x.sizes))
             for k in (axis if isinstance(axis, (tuple, list)) else (axis,))
         )
     )
     if len(axes) != len(widths):
         raise _refused("window_shape and axis must have the same length", "bad_geometry")
     for k, n in zip(axes, widths, strict=True):
-        if n > x.shape[k]:
+        if n > x.sizes[k]:
             raise ValueArgumentError(
                 "window shape cannot be larger than input array shape",
                 kind="out_of_bounds",

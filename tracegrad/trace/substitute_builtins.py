@@ -169,7 +169,7 @@ def _extreme(
         if (
             "key" in kwargs
             or not any(map(is_traced, items))
-            or any(isinstance(x, Tracer) and x.shape != () for x in items)
+            or any(isinstance(x, Tracer) and x.sizes != () for x in items)
         ):
             return real(items, **kwargs) if len(args) == 1 else real(*items, **kwargs)
         return functools.reduce(lambda a, b: _choose(better(b, a), b, a), items)

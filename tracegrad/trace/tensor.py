@@ -15,6 +15,7 @@ from tracegrad.trace.array import narrow, unfold
 from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
 from tracegrad.trace.promote import as_arg, as_int, cast, trace_of
+from tracegrad.trace.ragged import total
 from tracegrad.trace.shape import axis_of
 from tracegrad.trace.tensor_grad import TensorGradients
 from tracegrad.trace.tensor_inplace import TensorInplace
@@ -46,7 +47,7 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
         return len(self.shape)
 
     def numel(self) -> int:
-        return int(np.prod(self.shape))
+        return total(self.sizes)  # type: ignore[no-any-return]
 
     nelement = numel
 
@@ -109,7 +110,7 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
         a, b = axis_of(trace, start_dim, rank), axis_of(trace, end_dim, rank)
         if a == b:
             return self
-        middle = int(np.prod(self.shape[a : b + 1]))
+        middle = total(self.sizes[a : b + 1])
         return shape.reshape(trace, self, (*self.shape[:a], middle, *self.shape[b + 1 :]))
 
     def ravel(self) -> Any:

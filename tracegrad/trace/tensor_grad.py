@@ -77,9 +77,9 @@ class TensorGradients(Tracer):
             raise ArgumentError(
                 f"grad must be a Tensor or None, not {type(value).__name__}", loc=source.here()
             )
-        if value is not None and value.shape != self.shape:
+        if value is not None and value.sizes != self.sizes:
             raise ShapeError(
-                f"a gradient of shape {value.shape} for a tensor of shape {self.shape}",
+                f"a gradient of shape {value.sizes} for a tensor of shape {self.sizes}",
                 loc=source.here(),
             )
         found = segments.point_of(self)

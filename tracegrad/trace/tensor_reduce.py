@@ -137,9 +137,9 @@ class TensorReductions(Tracer):
         if dim is None:
             from tracegrad.trace.shape import reshape
 
-            flat = reshape(trace, self, (int(np.prod(self.shape)),))
+            flat = reshape(trace, self, (int(np.prod(self.sizes)),))
             out = linalg.norm(trace, flat, order, 0)
-            return reshape(trace, out, (1,) * len(self.shape)) if keepdim else out
+            return reshape(trace, out, (1,) * len(self.sizes)) if keepdim else out
         return linalg.norm(trace, self, None if order == 2 else order, dim, bool(keepdim))
 
 
@@ -147,5 +147,5 @@ def _dropped(x: Tracer, axis: Any) -> Tracer:
     """`x`, a fresh value, without an axis of size 1."""
     from tracegrad.graph.storage import Reshape
 
-    k = axis % len(x.shape)
-    return x.trace.read(x, Reshape((*x.shape[:k], *x.shape[k + 1 :])))
+    k = axis % len(x.sizes)
+    return x.trace.read(x, Reshape((*x.sizes[:k], *x.sizes[k + 1 :])))

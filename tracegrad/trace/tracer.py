@@ -23,7 +23,7 @@ from tracegrad.graph.op import Attrs, ByRegions, Decompose, OpDef
 from tracegrad.graph.storage import Conj, Geometry, Step, View, dense_strides
 from tracegrad.graph.symbols import symbols_of
 from tracegrad.ops.handles import HandleAttrs, copy, view
-from tracegrad.trace import known
+from tracegrad.trace import known, ragged
 from tracegrad.trace.handles import Handles
 from tracegrad.trace.inference import check_kept
 from tracegrad.trace.memory import Cut, Memory, Tracer
@@ -155,11 +155,15 @@ class Trace(Handles):
 
     def _emit(self, op: OpDef, xs: Sequence[Operand], attrs: Attrs, hint: str = "") -> Any:
         """Emit `op`, or the ops that it stands for."""
+        first = self.mark()
         if isinstance(op.lowering, Decompose):
             if op.pairs is None:
                 check_real(op, xs, self.builder.loc)
-            return op.lowering.build(self.builder, attrs, *xs)
-        return self.builder.emit(op, xs, attrs, hint=hint)
+            made = op.lowering.build(self.builder, attrs, *xs)
+        else:
+            made = self.builder.emit(op, xs, attrs, hint=hint)
+        ragged.check(self.builder.nodes[first:])
+        return made
 
     def apply_loop(
         self,
@@ -231,6 +235,7 @@ class Trace(Handles):
         given = [self.operand(x) for x in xs]
         first = self.mark()
         made = build(self.builder, *given)
+        ragged.check(self.builder.nodes[first:])
         self.check_saved(first, xs)
         if isinstance(made, Literal):
             return self.concrete(np.asarray(made.value, made.dtype.np), scalar=scalar, weak=weak)
@@ -268,6 +273,7 @@ class Trace(Handles):
             part = apply_view(View(steps), array)
             return self.face(self, alias, layout, None, part, readonly=readonly)
         x.alias.family.viewed = True
+        ragged.check_view(View(steps), x.sizes)
         attrs = HandleAttrs(View(steps), alias.op_name, output)
         value = self.builder.alias(view, self.handle(x), attrs)
         return self.face(self, alias, layout, value, None, readonly=readonly)
@@ -333,6 +339,7 @@ class Trace(Handles):
         if isinstance(op.lowering, Decompose):
             given, op, attrs = [self._emit(op, given, attrs)], copy, copy.attrs()
         self.builder.emit(op, given, attrs, target=handle)
+        ragged.check(self.builder.nodes[first:])
         self.check_saved(first, xs)
         family.record_write(target.alias, tracked and target.element_type.is_inexact)
         if target.alias.family.written and target.alias.family is target.memory.family \

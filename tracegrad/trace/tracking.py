@@ -147,7 +147,7 @@ class Recorder(ABC):
         weak: bool = False,
     ) -> Tracer:
         """The elements of `x` that the steps select, copied now into a storage of their own."""
-        chain = View().then(*steps, base=x.shape)
+        chain = View().then(*steps, base=x.sizes)
         if not chain:
             return self.apply(  # type: ignore[no-any-return]
                 copy, (x,), layout=layout, scalar=scalar, weak=weak

@@ -1,0 +1,84 @@
+"""Programs with loops that once went wrong, as the random ones of `tests.fuzz` found them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from tests.trace.rolling_laws import agrees, gradients_agree
+from tracegrad.errors import ArgumentError, RuntimeValueError
+
+
+@pytest.fixture
+def x():
+    return np.linspace(-1.0, 1.2, 9)
+
+
+# ------------------------------------------------------------------- functions given to fori_loop
+
+
+@pytest.mark.parametrize("loops", ["auto", "unroll"])
+def test_fori_loop_keeps_max_trips_with_known_bounds(x, loops):
+    def f(x):
+        return tg.fori_loop(0, 9, lambda i, s: s + x[i], 0.0, max_trips=8)
+
+    for run in (f, tg.compile(f, loops=loops, backend="numpy")):
+        with pytest.raises(RuntimeValueError, match="max_trips=8") as e:
+            run(x)
+        assert "tg.fori_loop(0, 9" in e.value.loc.quote()
+    with pytest.raises(ArgumentError, match="positive int"):
+        tg.fori_loop(0, 2, lambda i, s: s, 0.0, max_trips=0)
+
+
+@pytest.mark.parametrize("loops", ["auto", "unroll"])
+def test_fori_loop_keeps_max_trips_with_bounds_of_an_outer_loop(x, loops):
+    def f(x):
+        s = np.float64(0.0)
+        for i in range(9):
+            s = tg.fori_loop(0, i, lambda k, s: s * 0.5 + x[k], s, max_trips=7)
+        return s
+
+    for run in (f, tg.compile(f, loops=loops, backend="numpy")):
+        with pytest.raises(RuntimeValueError, match="max_trips=7"):
+            run(x)
+
+
+# ------------------------------------------------------------------- counters met more than once
+
+
+def test_a_counter_starts_where_it_is_when_the_loop_is_met_again(x):
+    def f(x):
+        s, y = 3, np.zeros(9 * len(x))
+        for i in range(9):
+            for _ in range(len(x)):
+                s += len(str(i))
+                y[s - 4] = x[i] * s
+        return np.sum(y * np.arange(len(y))), s
+
+    agrees(f, x)
+
+
+def test_a_counter_with_another_step_when_the_loop_is_met_again(x):
+    def f(x):
+        s, total = 0, 0.0
+        for i in range(4):
+            for _ in range(9):
+                s += i
+                total = total + x[s % 9] * s
+        return total, s
+
+    agrees(f, x)
+    gradients_agree(f, x)
+
+
+def test_a_counter_in_a_container_that_held_something_else(x):
+    def f(x):
+        box = [x[0], 0]
+        for i in range(3):
+            box[1 - i % 2] = i
+            for _ in range(9):
+                box[1 - i % 2] += 2
+        return box[1] * x[1], box[0] * 1.0
+
+    agrees(f, x)

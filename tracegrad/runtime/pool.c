@@ -1,0 +1,140 @@
+/* The threads on which chunks of loops run: one pool for the process, in C11 with POSIX threads.
+
+   A second call while the chunks of a first one run, from another thread or from a chunk, runs
+   its own chunks itself.  After a fork the child has no workers, and starts new ones when it
+   needs them.  Workers wait actively for some microseconds, then sleep. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sched.h>
+
+typedef void (*tg_chunk)(void *context, ptrdiff_t chunk, ptrdiff_t worker);
+
+enum { MOST = 64, SPINS = 4000 };
+
+static struct {
+  pthread_mutex_t busy; /* held by the call whose chunks run; guards what follows */
+  pthread_mutex_t lock; /* held to change `turn`, and to go to sleep for it */
+  pthread_cond_t start;
+  atomic_uint turn; /* counts the calls */
+  atomic_int left;  /* workers that are not done with this turn */
+  atomic_ptrdiff_t next;
+  ptrdiff_t chunks;
+  tg_chunk run;
+  void *context;
+  int workers, wanted, has_handler;
+} pool = {
+    .busy = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .start = PTHREAD_COND_INITIALIZER,
+};
+
+static struct {
+  int id;
+  unsigned turn;
+} starts[MOST];
+
+static _Thread_local int is_inside;
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static unsigned turn_now(void)
+{
+  return atomic_load_explicit(&pool.turn, memory_order_acquire);
+}
+
+static void take_chunks(ptrdiff_t worker)
+{
+  is_inside = 1;
+  for (;;) {
+    const ptrdiff_t c = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
+    if (c >= pool.chunks) break;
+    pool.run(pool.context, c, worker);
+  }
+  is_inside = 0;
+}
+
+static void *work(void *start)
+{
+  const int id = starts[(ptrdiff_t)start].id;
+  unsigned turn = starts[(ptrdiff_t)start].turn;
+  for (;;) {
+    for (int k = 0; k < SPINS && turn_now() == turn; k++) relax();
+    if (turn_now() == turn) {
+      pthread_mutex_lock(&pool.lock);
+      while (turn_now() == turn) pthread_cond_wait(&pool.start, &pool.lock);
+      pthread_mutex_unlock(&pool.lock);
+    }
+    turn++;
+    if (id < pool.wanted) take_chunks(id);
+    atomic_fetch_sub_explicit(&pool.left, 1, memory_order_release);
+  }
+  return NULL;
+}
+
+/* Only the thread that called fork is left; locks may be held by others that are gone. */
+static void in_child(void)
+{
+  pthread_mutex_init(&pool.busy, NULL);
+  pthread_mutex_init(&pool.lock, NULL);
+  pthread_cond_init(&pool.start, NULL);
+  pool.workers = 0;
+  atomic_store(&pool.left, 0);
+  is_inside = 0;
+}
+
+static void start_workers(int wanted)
+{
+  if (!pool.has_handler) {
+    pthread_atfork(NULL, NULL, in_child);
+    pool.has_handler = 1;
+  }
+  while (pool.workers < wanted) {
+    pthread_t thread;
+    starts[pool.workers].id = pool.workers + 1;
+    starts[pool.workers].turn = turn_now();
+    if (pthread_create(&thread, NULL, work, (void *)(ptrdiff_t)pool.workers) != 0) break;
+    pthread_detach(thread);
+    pool.workers++;
+  }
+}
+
+/* Run chunks 0 .. chunks-1 on up to `threads` threads, the caller among them; `worker` is below
+   `threads`, and differs between chunks that run at once. */
+__attribute__((visibility("default"))) void tg_pool_run(tg_chunk run, void *context,
+                                                        ptrdiff_t chunks, int threads)
+{
+  threads = threads < MOST ? threads : MOST;
+  if (is_inside || threads < 2 || chunks < 2 || pthread_mutex_trylock(&pool.busy) != 0) {
+    for (ptrdiff_t c = 0; c < chunks; c++) run(context, c, 0);
+    return;
+  }
+  start_workers(threads - 1);
+  pool.run = run;
+  pool.context = context;
+  pool.chunks = chunks;
+  pool.wanted = threads;
+  atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+  atomic_store_explicit(&pool.left, pool.workers, memory_order_relaxed);
+  pthread_mutex_lock(&pool.lock);
+  atomic_fetch_add_explicit(&pool.turn, 1, memory_order_release);
+  pthread_cond_broadcast(&pool.start);
+  pthread_mutex_unlock(&pool.lock);
+  take_chunks(0);
+  for (int k = 0; atomic_load_explicit(&pool.left, memory_order_acquire) != 0; k++)
+    k < SPINS ? relax() : (void)sched_yield();
+  pthread_mutex_unlock(&pool.busy);
+}
+
+/* How many workers there are now, for tests. */
+__attribute__((visibility("default"))) int tg_pool_workers(void)
+{
+  return pool.workers;
+}
