@@ -18,7 +18,7 @@ import tracegrad as tg
 from tests.fuzz.control_statements import Controlled
 from tests.fuzz.draw import Draw
 from tests.fuzz.judge_numpy import Outcome
-from tests.fuzz.program import Arg, Program, function
+from tests.fuzz.program import Arg, Program, function, lines_run
 from tests.fuzz.ragged_statements import REDUCTIONS, Ragged
 
 CONDITIONS = (
@@ -51,6 +51,8 @@ STARTS = (
     "True",
 )
 
+
+LONGEST = 1500  # lines that a program runs: unrolled, they are all in one trace
 
 # How much of a program is about parts whose length depends on indices, and about functions
 # given to `scan` and its kin.
@@ -251,7 +253,9 @@ def make(seed: int) -> Program:
     keeps_errors = draw.chance(0.15)
     for _ in range(12):
         p = Loops(draw).make()
-        found = Outcome(run(p), [a.make() for a in p.args])
+        found, lines = lines_run(lambda p=p: Outcome(run(p), [a.make() for a in p.args]))
+        if lines > LONGEST:
+            continue
         if found.error is not None:
             if keeps_errors:
                 break

@@ -11,7 +11,9 @@ import textwrap
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.judge_torch import Answer
-from tests.fuzz.program import Arg, Program
+from tests.fuzz.program import Arg, Program, lines_run
+
+LONGEST = 600  # lines that a program runs: unrolled, they are all in one trace
 
 PARTS = {  # views of one length; {a} is a vector, {q} a square matrix, {j} another index
     "{i}": (
@@ -257,7 +259,7 @@ def make(seed: int) -> Program:
     keeps_errors = draw.chance(0.15)
     for _ in range(12):
         p = TorchLoops(draw).make()
-        found = Answer(p.copied_text, p.args)
-        if found.kind is None or keeps_errors:
+        found, lines = lines_run(lambda p=p: Answer(p.copied_text, p.args))
+        if lines < LONGEST and (found.kind is None or keeps_errors):
             break
     return p

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -101,6 +102,25 @@ def function(text: str, **names: Any) -> Callable[..., Any]:
     space: dict[str, Any] = {"np": np, "__name__": "program", **names}
     exec(compile(text, file, "exec"), space)
     return space["f"]  # type: ignore[no-any-return]
+
+
+def lines_run(call: Callable[[], Any]) -> tuple[Any, int]:
+    """What `call` returns, and how many lines of programs ran for it."""
+    count = 0
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith("<program"):
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return call(), count
+    finally:
+        sys.settrace(before)
 
 
 # ---------------------------------------------------------------------------------- shrinking

@@ -82,3 +82,22 @@ def test_a_counter_in_a_container_that_held_something_else(x):
         return box[1] * x[1], box[0] * 1.0
 
     agrees(f, x)
+
+
+# ----------------------------------------------------------------------- many copies of one body
+
+
+@pytest.mark.parametrize("part", [np.s_[:2], np.s_[:4:2], np.s_[::-1]], ids=str)
+def test_many_unrolled_writes_of_one_part(x, part):
+    """What an update absorbs is written by recursion, which Python's stack bounds."""
+
+    def f(x):
+        y = x * 1.0
+        for _ in range(500):
+            y[part] *= 0.99
+        return y
+
+    run = tg.compile(f, loops="unroll", backend="numpy")
+    np.testing.assert_allclose(run(x), f(x), rtol=1e-10)
+    g = tg.grad(lambda x: np.sum(f(x)), loops="unroll", backend="numpy")(x)
+    np.testing.assert_allclose(g, np.where(f(x) == x, 1.0, 0.99**500), rtol=1e-10)

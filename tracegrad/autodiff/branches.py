@@ -14,7 +14,9 @@ from dataclasses import replace
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL, PUSH
 from tracegrad.autodiff.jvp import Forward
-from tracegrad.autodiff.loops import Derivatives, dense
+from tracegrad.autodiff.loops import dense
+from tracegrad.autodiff.reverse_body import Derivatives
+from tracegrad.autodiff.unwritten import Onwards
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Node, Operand, Value
@@ -70,7 +72,7 @@ def _pulled(
     b = GraphBuilder(f"{region.name}.back")
     same_inputs(region, b)
     b.nodes.extend(region.nodes)
-    reverse = Reverse(b, active_values(region, wrt))
+    reverse = Reverse(b, active_values(region, wrt), Onwards(region))
     for j in given:
         out = region.outputs[j]
         ct = b.input(TensorType(out.shape, out.type.dtype), f"ct{j}")

@@ -23,6 +23,7 @@ from tracegrad.types import Shape
 # no surrounding loop has (fresh ones) run over the set.
 Element = tuple[Dim, ...]
 Names = Iterator[int]
+Update = tuple[Value, tuple[Element, ...]]
 
 
 def element(view: View, base: Shape, fresh: Names) -> Element | None:
@@ -77,6 +78,7 @@ class Footprints:
         self.fresh = fresh
         self.env = env
         self.producer = producers(region)
+        self._updates: dict[Value, Update | None] = {}
         self._inputs = {x: k for k, x in enumerate(region.inputs)}
 
     def history(self, k: int) -> History | None:
@@ -94,8 +96,13 @@ class Footprints:
             writes.append(written)
         return History(self._inputs[x], tuple(reversed(versions)), tuple(reversed(writes)))
 
-    def update(self, x: Value) -> tuple[Value, tuple[Element, ...]] | None:
+    def update(self, x: Value) -> Update | None:
         """The value that `x` is an update of, and what is written; None where `x` is made anew."""
+        if x not in self._updates:
+            self._updates[x] = self._update(x)
+        return self._updates[x]
+
+    def _update(self, x: Value) -> Update | None:
         node = self.producer.get(x)
         if node is None:
             return None
@@ -123,7 +130,7 @@ class Footprints:
             assert found is not None
         return moved(found, self.env)
 
-    def _through_regions(self, node: Node, k: int) -> tuple[Value, tuple[Element, ...]] | None:
+    def _through_regions(self, node: Node, k: int) -> Update | None:
         """An update by the regions of a node, of which result k is asked."""
         attrs, regions, env = node.attrs, node.regions, dict(self.env)
         loops = isinstance(attrs, (LoopAttrs, WhileAttrs))

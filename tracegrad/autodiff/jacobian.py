@@ -79,7 +79,7 @@ def _pulled(b: GraphBuilder, graph: Graph, target: Operand, wrt: Sequence[int]) 
     same_inputs(graph, inner)
     inner.nodes.extend(graph.nodes)
     index = _index_name(graph)
-    reverse = Reverse(inner, active_values(graph, wrt))
+    reverse = Reverse(inner, active_values(graph, wrt), Onwards(graph))
     if isinstance(target, Value):
         reverse.contribute(target, _unit(inner, out, symbol(index, 0, size - 1)))
     for node in reversed(graph.nodes):

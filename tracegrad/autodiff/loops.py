@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tracegrad.autodiff.activity import active_inputs
 from tracegrad.autodiff.by_region import PULL, PUSH
 from tracegrad.autodiff.jvp import Forward
-from tracegrad.autodiff.reverse_body import Backward, Body, Derivatives, active_inputs
+from tracegrad.autodiff.reverse_body import Backward, Body, Derivatives
 from tracegrad.autodiff.unwritten import Unwritten
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.graph.builder import GraphBuilder
@@ -31,7 +32,7 @@ def pull_loop(
     """Cotangents of the operands of a loop; the forward loop in `reverse.b` gains its tapes."""
     assert isinstance(node.attrs, LoopAttrs)
     attrs, body = node.attrs, Body(node.regions[0], node.attrs)
-    active = active_inputs(body, {k for k, w in enumerate(wanted) if w})
+    active = active_inputs(body.region, attrs.carries, {k for k, w in enumerate(wanted) if w})
     back = Backward(body, active, cts, Unwritten(node, reverse.around))
     tapes = _extend_forward(reverse.b, node, attrs, back)
     return run_backward(reverse.b, node, attrs, back, cts, tapes, _count(node))
@@ -126,7 +127,9 @@ def push_loop(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | N
     """Tangents of the results of a loop: one loop carries values and tangents together."""
     assert isinstance(node.attrs, LoopAttrs)
     attrs, body = node.attrs, Body(node.regions[0], node.attrs)
-    active = active_inputs(body, {k for k, t in enumerate(ts) if t is not None})
+    active = active_inputs(
+        body.region, attrs.carries, {k for k, t in enumerate(ts) if t is not None}
+    )
     inner = tangent_region(body, active)
     b = forward.b
     c = body.attrs.carries

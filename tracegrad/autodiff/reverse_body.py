@@ -38,21 +38,6 @@ class Body:
         self.xs = range(n + m, len(self.region.inputs))
 
 
-def active_inputs(body: Body, given: set[int]) -> set[int]:
-    """Region inputs that a gradient flows through: those asked for, and carries they reach."""
-    active = set(given)
-    while True:
-        values = active_values(body.region, active)
-        more = {
-            k
-            for k in body.carries
-            if body.region.outputs[k] in values and body.region.inputs[k].dtype.is_inexact
-        }
-        if more <= active:
-            return active
-        active |= more
-
-
 class Backward:
     """The region of the reverse loop, and what it takes from outside.
 

@@ -3,7 +3,9 @@
 A reverse iteration may read an element of a carried array from the loop's final carry where no
 write runs after the forward iteration read it: neither later in that iteration nor in a later one.
 For nested loops the final carry of the inner one belongs to an iteration of the outer one, where
-the same is asked again, outwards as far as the answer is yes.  Unknown means no.
+the same is asked again, outwards as far as the answer is yes.  Outside of all loops the latest
+value of the array that still has the element is read, so that none is kept beside it.  Unknown
+means no.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -24,7 +27,7 @@ from tracegrad.autodiff.footprint import (
     moved,
 )
 from tracegrad.dims import Dim, add, largest, mul, symbol
-from tracegrad.graph.ir import Node, Value
+from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.storage import View
 from tracegrad.ops.branch import WhileAttrs
@@ -61,7 +64,7 @@ class Unwritten:
     with the input of the region that it becomes.
     """
 
-    def __init__(self, node: Node, around: Unwritten | None) -> None:
+    def __init__(self, node: Node, around: Unwritten | Onwards | None) -> None:
         assert isinstance(node.attrs, (LoopAttrs, WhileAttrs))
         self.node, self.around, self.attrs = node, around, node.attrs
         self.region = node.regions[-1]
@@ -152,6 +155,8 @@ class Unwritten:
     def _outside(self, source: Value, wanted: Element, size: int) -> Value | Keep:
         """What holds the elements `wanted` of `source`, a value around the loop, when the reverse
         of the loop runs; their tapes would have `size` elements."""
+        if isinstance(self.around, Onwards):
+            return self.around.latest(source, wanted, size)
         if self.around is None or self.around.recomputes:
             return source
         found = self.around._reaching(source, wanted, size)
@@ -216,6 +221,46 @@ class Unwritten:
             if self._left < 0 or not are_apart(wanted, w):
                 return False
         return True
+
+
+class Onwards:
+    """Where the elements that a value of a graph without iterations has can be read at its end."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.fresh: Names = count()
+        self._left = MOST_COMPARED
+
+    @cached_property
+    def _prints(self) -> Footprints:
+        return Footprints(self.graph, self.fresh, {})
+
+    @cached_property
+    def _updates(self) -> dict[Value, list[Value]]:
+        """The updates of each value."""
+        found: dict[Value, list[Value]] = {}
+        for x in self._prints.producer:
+            step = self._prints.update(x)
+            if step is not None:
+                found.setdefault(step[0], []).append(x)
+        return found
+
+    def latest(self, x: Value, wanted: Element, size: int) -> Value | Keep:
+        """The last update of `x` that has its elements `wanted`, whose tapes would have `size`
+        elements; one that is overwritten later takes a copy."""
+        while x in self._updates:
+            for after in self._updates[x]:
+                step = self._prints.update(after)
+                if step is not None and self._are_apart(wanted, step[1]):
+                    x = after
+                    break
+            else:
+                return Keep.TAPE if _size(x) > SHARED * size else x
+        return x
+
+    def _are_apart(self, wanted: Element, written: Sequence[Element]) -> bool:
+        self._left -= len(written)
+        return self._left >= 0 and all(are_apart(wanted, w) for w in written)
 
 
 def _is_view(node: Node) -> bool:

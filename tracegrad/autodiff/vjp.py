@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL
+from tracegrad.autodiff.unwritten import Onwards, Unwritten
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
     AliasReport,
@@ -25,9 +26,6 @@ from tracegrad.ops.arithmetic import add
 from tracegrad.ops.create import full
 from tracegrad.ops.scatter import scatter_add
 from tracegrad.ops.views import SlicesAttrs, add_slices, copy_slices
-
-if TYPE_CHECKING:
-    from tracegrad.autodiff.unwritten import Unwritten
 
 
 def vjp_graph(
@@ -59,7 +57,7 @@ def vjp_graph(
         elif seeds is None and k < report.results and out.type.dtype.is_inexact:
             b.input(out.type, f"ct{k}")
         cotangents.append(ct)
-    reverse = Reverse(b, active_values(graph, wrt))
+    reverse = Reverse(b, active_values(graph, wrt), Onwards(graph))
     for out, ct in zip(outputs, cotangents, strict=True):
         if ct is not None and isinstance(out, Value):
             reverse.contribute(out, ct)
@@ -82,11 +80,11 @@ def report_with(report: AliasReport, extra: int) -> AliasReport:
 class Reverse:
     """Collects cotangents; a value's contributions are summed when its producer is reached.
 
-    `around`: what the loop whose reverse region `b` builds leaves behind, for loops inside it.
+    `around` says to loops where what they leave behind is read; None: in their results.
     """
 
     def __init__(
-        self, b: GraphBuilder, active: set[Value], around: Unwritten | None = None
+        self, b: GraphBuilder, active: set[Value], around: Unwritten | Onwards | None = None
     ) -> None:
         self.b = b
         self.active = active

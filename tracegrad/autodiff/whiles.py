@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tracegrad.autodiff.activity import active_inputs
 from tracegrad.autodiff.by_region import PULL, PUSH
 from tracegrad.autodiff.jvp import Forward
-from tracegrad.autodiff.loops import (
-    Backward,
-    Body,
-    Derivatives,
-    active_inputs,
-    dense,
-    exchange,
-    run_backward,
-    tangent_region,
-)
+from tracegrad.autodiff.loops import dense, exchange, run_backward, tangent_region
+from tracegrad.autodiff.reverse_body import Backward, Body, Derivatives
+from tracegrad.autodiff.unwritten import Unwritten
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.dtypes import I64
 from tracegrad.errors import GradientError
@@ -54,8 +48,8 @@ def pull_while(
             "needs, and more iterations are an error.  tg.jvp and tg.jacfwd need no bound.",
         )
     body = Body(node.regions[1], attrs)
-    active = active_inputs(body, {k for k, w in enumerate(wanted) if w})
-    back = Backward(body, active, cts)
+    active = active_inputs(body.region, attrs.carries, {k for k, w in enumerate(wanted) if w})
+    back = Backward(body, active, cts, Unwritten(node, reverse.around))
     count, tapes = _extend_forward(reverse.b, node, attrs, back)
     loop = LoopAttrs(attrs.index, attrs.most, False, attrs.carries, attrs.consts, attrs.results)
     return run_backward(reverse.b, node, loop, back, cts, tapes, count)
@@ -106,7 +100,9 @@ def push_while(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | 
     attrs = node.attrs
     assert isinstance(attrs, WhileAttrs)
     body = Body(node.regions[1], attrs)
-    active = active_inputs(body, {k for k, t in enumerate(ts) if t is not None})
+    active = active_inputs(
+        body.region, attrs.carries, {k for k, t in enumerate(ts) if t is not None}
+    )
     inner = tangent_region(body, active)
     b, n, operands = forward.b, attrs.carries, node.operands
     moved = [k for k in body.carries if k in active]

@@ -126,4 +126,4 @@ def _front(array: np.ndarray, type_: TensorType, sizes: Sizes) -> np.ndarray:
     """The part of an element of a stack that its iteration filled."""
     if all(isinstance(n, int) for n in type_.shape):
         return array
-    return np.asarray(array)[tuple(map(slice, _shape(type_, sizes)))]
+    return np.asarray(array)[tuple(slice(n) for n in _shape(type_, sizes))]

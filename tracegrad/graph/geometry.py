@@ -170,7 +170,9 @@ def reshape_strides(size: Shape, stride: Sequence[Dim], to: Shape) -> tuple[Dim,
         at = step
         while axis >= 0 and left != 1:
             n = to[axis]
-            if not (isinstance(left, int) and isinstance(n, int)):
+            if n == 1:
+                out[axis] = at
+            elif not (isinstance(left, int) and isinstance(n, int)):
                 if is_equal(left, n) is not True:
                     return None
                 out[axis], left = at, 1

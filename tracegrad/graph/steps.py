@@ -243,6 +243,14 @@ Step = (
 def _regroup(base: Shape, to: Shape, at: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Index map of a reshape; groups of axes with equal products are handled apart, so that
     indices stay free of division where the shapes allow it."""
+    if 1 in base or 1 in to:
+        rest = _regroup(
+            tuple(n for n in base if n != 1),
+            tuple(n for n in to if n != 1),
+            tuple(i for i, n in zip(at, to, strict=True) if n != 1),
+        )
+        found = iter(rest)
+        return tuple(0 if n == 1 else next(found) for n in base)
     out: list[Dim] = []
     i = j = 0
     while i < len(base) or j < len(to):

@@ -34,7 +34,7 @@ def explain(lowering: Lowering, about: Circumstances) -> str:
     lines += _section("depends on", about.outside)
     lines += _section("specialisations", about.history)
     lines += _section("graphs", _graphs(lowering))
-    lines += _section("loops", about.loops)
+    lines += _section("loops", (*about.loops, *lowering.plan.threads))
     lines += _section("writes", _writes(lowering))
     lines += _section("kernels", _kernels(program))
     lines += _section("memory", _memory(program))

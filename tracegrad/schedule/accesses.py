@@ -164,13 +164,9 @@ class _Kernel:
 
     def store(self, s: Store, buffer: str, index: Dim, value: Expr, times: int | None) -> None:
         rest = self.rest_of_sum(value, self.buffers.get(buffer), self.dim(index))
-        if rest is None:
-            self.touch(buffer, index, How.WRITE, times, s.loc)
-            self.read(value, times, s.loc)
-            return
-        self.touch(buffer, index, How.ADD, times, s.loc)
-        for e in rest:
+        for e in [value] if rest is None else rest:
             self.read(e, times, s.loc)
+        self.touch(buffer, index, How.WRITE if rest is None else How.ADD, times, s.loc)
 
     def rest_of_sum(self, value: Expr, buffer: str | None, index: Dim) -> list[Expr] | None:
         """The other terms where `value` is a sum with one term that is the element stored."""

@@ -24,6 +24,7 @@ from tracegrad.schedule.effects import Effects, updated
 from tracegrad.types import Shape
 
 MAX_NODES = 400  # of one kernel: compilers are slower than linear beyond
+MAX_DEPTH = 64  # of values absorbed into one another: they are written by recursion
 
 
 class Role(Enum):
@@ -162,10 +163,10 @@ class _Fuser:
     def _absorbable(self, x: Operand, user: Node, at: int, tree: list[Value]) -> bool:
         """Collect into `tree` the single-use POINT nodes below `x`; False where reading inside
         the update at position `at` would see overwritten memory."""
-        stack: list[tuple[Operand, Node]] = [(x, user)]
+        stack: list[tuple[Operand, Node, int]] = [(x, user, 0)]
         update = self.nodes[at]
         while stack:
-            y, by = stack.pop()
+            y, by, depth = stack.pop()
             if not isinstance(y, Value):
                 continue
             role = self.role.get(y)
@@ -175,10 +176,11 @@ class _Fuser:
                 and y not in self.outputs
                 and y not in self.effects.keep
                 and len(tree) < MAX_NODES
+                and depth < MAX_DEPTH
                 and (by is user or _reads_same_index(by))
             ):
                 tree.append(y)
-                stack.extend((z, self.node_of[y]) for z in self.node_of[y].operands)
+                stack.extend((z, self.node_of[y], depth + 1) for z in self.node_of[y].operands)
             elif role is Role.VIRTUAL:
                 node = self.node_of[y]
                 if (
@@ -187,7 +189,7 @@ class _Fuser:
                     and (by is user or _reads_same_index(by))
                 ):
                     continue
-                stack.extend((z, node) for z in node.operands)
+                stack.extend((z, node, depth + 1) for z in node.operands)
             elif (
                 self.overwritten.get(y, at + 1) <= at
                 or y is update.operands[0]

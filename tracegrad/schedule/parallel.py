@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tracegrad.dims import Dim, Expr, Symbol, add, bounds, mul, of_atom
+from tracegrad.dims import Dim, Expr, Monomial, Symbol, add, bounds, mul, of_atom
 from tracegrad.errors import UnsupportedError
 from tracegrad.loops.program import Buffer, HostLoop, Step
 from tracegrad.schedule.accesses import How, Touch, touches
@@ -89,7 +89,9 @@ def _conflicts(early: Sequence[Touch], late: Sequence[Touch]) -> list[Conflict]:
                 proved[key] = never_zero(add(a.index, mul(b.index, -1)))
             if not proved[key]:
                 found.append(Conflict(a, b))
-    return sorted(found, key=lambda c: How.READ not in (c.one.how, c.other.how))
+    # What is written before it is read is set anew by each iteration, and not carried.
+    carried = early[0].how is How.READ
+    return sorted(found, key=lambda c: (How.READ in (c.one.how, c.other.how)) is not carried)
 
 
 def never_zero(d: Dim) -> bool:
@@ -109,19 +111,20 @@ def never_zero(d: Dim) -> bool:
     if step > 1 and constant % step:
         return True
     for s in sorted({abs(c) for c in terms.values()} - {1}, reverse=True):
-        rows = {m: c // s for m, c in terms.items() if c % s == 0}
-        columns = {m: c for m, c in terms.items() if c % s}
-        for k in (constant // s, constant // s + 1):
-            r = add(_sum(columns), constant - s * k)
-            lo, hi = bounds(r)
-            if lo is not None and hi is not None and -s < lo and hi < s:
-                if never_zero(add(_sum(rows), k)) or never_zero(r):
-                    return True
+        rows = {m: (c + s // 2) // s for m, c in terms.items()}
+        columns = {m: c - s * rows[m] for m, c in terms.items()}
+        lo, hi = bounds(add(_sum(columns), constant))
+        if lo is None or hi is None:
+            continue
+        for k in range(-((s - 1 - hi) // s), (s - 1 + lo) // s + 1):
+            if never_zero(add(_sum(rows), k)) or never_zero(add(_sum(columns), constant - s * k)):
+                return True
     return False
 
 
-def _sum(terms: dict[tuple, int]) -> Dim:  # type: ignore[type-arg]
-    return add(Expr(tuple((m, c) for m, c in terms.items())), 0) if terms else 0
+def _sum(terms: Mapping[Monomial, int]) -> Dim:
+    live = tuple((m, c) for m, c in terms.items() if c)
+    return add(Expr(live), 0) if live else 0
 
 
 # ------------------------------------------------------------------------------------- chunks
@@ -148,14 +151,18 @@ def chunks_of(
     total = 0
     for name, times in found.sums.items():
         b = buffers[name]
+        if not b.dtype.is_float:
+            return Chunks(reason=f"{names.get(name, name)} is a sum of integers")
         if not isinstance(b.size, int) or most is None or times is None:
             return Chunks(reason=f"the size of the sum {names.get(name, name)} is not known")
         # Parts cost an addition for each element: at most half of what the iterations add.
         number = min(number, most * times // (2 * max(1, b.size)))
         total += b.size * b.dtype.nbytes
     number = min(number, MOST_PARTS // total) if total else number
+    if number < 2 and not found.sums:
+        return Chunks(reason="it has one iteration")
     if number < 2:
-        shown = ", ".join(names.get(name, name) for name in found.sums) or "one iteration"
+        shown = ", ".join(names.get(name, name) for name in found.sums)
         return Chunks(reason=f"parts of the sum {shown} would cost more than they gain")
     # A power of two, so that the parts are added in pairs of equal weight.
     number = 1 << (number.bit_length() - 1) if found.sums else number
@@ -169,6 +176,8 @@ def describe(c: Conflict, names: Mapping[str, str]) -> str:
         return f"{name} is a sum over the iterations"
     if How.READ in (c.one.how, c.other.how):
         return f"an iteration may read what another one writes in {name}"
+    if c.one.index == 0 and c.other.index == 0:
+        return f"every iteration sets {name}, which is used behind the loop"
     return f"two iterations may write the same element of {name}"
 
 
@@ -180,8 +189,10 @@ def refuse(loop: HostLoop, c: Conflict, buffer: Buffer, names: Mapping[str, str]
             f"Store the terms, terms[i] = ..., and add them up behind the loop: "
             f"{name} = {name} + np.sum(terms, axis=0)"
         )
+    elif not buffer.shape and How.READ not in (c.one.how, c.other.how):
+        remedy = f"Use {name} inside the loop only, and store what is needed behind it in an array"
     elif not buffer.shape:
-        remedy = f"Make {name} anew in each iteration, and store what is needed later in an array"
+        remedy = f"Make {name} anew in each iteration, from arrays and the index"
     else:
         remedy = (
             f"Let iteration i write elements of its own, such as {name}[i], and read other "

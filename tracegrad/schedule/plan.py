@@ -168,7 +168,7 @@ class _Planner:
         }
         inputs = item.node.regions[0].inputs
         names = {
-            buffers[find(v)].name: x.hint or v.hint
+            buffers[find(v)].name: v.hint or x.hint
             for v, x in zip(item.node.results, inputs, strict=False)
         }
         before, outer = (len(self.checks), len(threads.notes)), threads.inside

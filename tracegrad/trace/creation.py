@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.dtypes import F64
+from tracegrad.dtypes import F64, DType
 from tracegrad.errors import ShapeError, ValueArgumentError
 from tracegrad.graph.ir import Literal
+from tracegrad.ops.create import full as full_op
 from tracegrad.trace import layout
 from tracegrad.trace.creation_data import (
     array,
@@ -34,6 +35,7 @@ from tracegrad.trace.creation_data import (
 from tracegrad.trace.creation_range import arange, c_, linspace, meshgrid, r_
 from tracegrad.trace.elementwise import broadcast_to_target
 from tracegrad.trace.promote import as_arg, cast, spread_steps
+from tracegrad.trace.ragged import is_ragged
 from tracegrad.trace.shape import sizes_of
 from tracegrad.trace.strided import numpy_as_strided as as_strided
 from tracegrad.trace.tracer import Tracer
@@ -41,11 +43,18 @@ from tracegrad.types import shape_text
 
 
 def zeros(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
-    return made(np.zeros(sizes_of(shape), dtype_of(dtype, F64).np, _order(order)))
+    return _filled(sizes_of(shape), 0, dtype_of(dtype, F64), order)
 
 
 def ones(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
-    return made(np.ones(sizes_of(shape), dtype_of(dtype, F64).np, _order(order)))
+    return _filled(sizes_of(shape), 1, dtype_of(dtype, F64), order)
+
+
+def _filled(shape: tuple[int, ...], value: int, dtype: DType, order: str) -> Tracer:
+    if not is_ragged(shape):
+        return made(np.full(shape, value, dtype.np, _order(order)))
+    attrs = full_op.attrs(shape, Literal(bool(value) if dtype.is_bool else value, dtype))
+    return the_trace().apply(full_op, (), attrs)  # type: ignore[no-any-return]
 
 
 def empty(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
@@ -113,12 +122,25 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> np.ndarray:
 def zeros_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
-    return made(_like(a, dtype, order, shape))
+    ragged = _ragged_like(a, 0, dtype, shape)
+    return made(_like(a, dtype, order, shape)) if ragged is None else ragged
+
+
+def _ragged_like(prototype: Any, value: int, dtype: Any, shape: Any) -> Tracer | None:
+    """A new array of a size that depends on the index of a loop; None for other sizes."""
+    x = tracer(the_trace(prototype), prototype)
+    to = x.sizes if shape is None else sizes_of(shape)
+    if not is_ragged(to):
+        return None
+    return _filled(to, value, dtype_of(dtype, x.element_type), "C")
 
 
 def ones_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
+    ragged = _ragged_like(a, 1, dtype, shape)
+    if ragged is not None:
+        return ragged
     out = _like(a, dtype, order, shape)
     out[...] = 1
     return made(out)
@@ -127,7 +149,7 @@ def ones_like(
 def empty_like(
     prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
-    return made(_like(prototype, dtype, order, shape))
+    return zeros_like(prototype, dtype, order, shape=shape)
 
 
 def full_like(

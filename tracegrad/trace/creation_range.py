@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad import dtypes, source
-from tracegrad.dtypes import F64
+from tracegrad import dims, dtypes, source
+from tracegrad.dtypes import F64, I64
 from tracegrad.errors import DataDependentShapeError, UnsupportedError, ValueArgumentError
 from tracegrad.graph.ir import Literal
 from tracegrad.ops import arithmetic
@@ -17,12 +17,16 @@ from tracegrad.trace.creation_data import array, made, the_trace, tracer
 from tracegrad.trace.elementwise import apply_op, select
 from tracegrad.trace.promote import Arg, as_arg, cast, is_known, shape_of, spread_steps
 from tracegrad.trace.shape import concatenate, reshape
+from tracegrad.trace.symbolic import SymbolicInt, Unrollable, dim_of, integer
+from tracegrad.trace.symbolic_index import trips
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
 
 
 def arange(*args: Any, dtype: Any = None, **keywords: Any) -> Tracer:
-    """``np.arange``; its length may not depend on traced values."""
+    """``np.arange``; its length may depend on the index of a loop, not on traced values."""
+    if any(isinstance(a, SymbolicInt) for a in args) and not keywords:
+        return _symbolic_arange(args, dtype)
     return made(
         np.arange(
             *[_bound(a) for a in args],
@@ -30,6 +34,21 @@ def arange(*args: Any, dtype: Any = None, **keywords: Any) -> Tracer:
             **{k: _bound(v) for k, v in keywords.items() if k in ("start", "stop", "step")},
         )
     )
+
+
+def _symbolic_arange(args: tuple[Any, ...], dtype: Any) -> Tracer:
+    """``np.arange`` of integers that depend on the index of a loop."""
+    ends = [dim_of(a) for a in args]
+    step = ends[2] if len(ends) == 3 else 1
+    if None in ends or step != 1:
+        raise Unrollable("the bounds of an arange depend on the index")
+    first, end = (0, ends[0]) if len(ends) == 1 else ends[:2]
+    assert first is not None and end is not None
+    length = trips(dims.add(end, dims.mul(first, -1)))
+    trace = the_trace()
+    at = trace.apply(iota, (), iota.attrs((length,), 0, I64))  # type: ignore[call-arg]
+    found = apply_op(trace, arithmetic.add, (at, as_arg(trace, integer(first)))) if first != 0 else at
+    return found if dtype is None else cast(trace, found, dtypes.of(dtype))  # type: ignore
 
 
 def _given(dtype: Any) -> Any:

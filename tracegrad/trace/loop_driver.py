@@ -9,10 +9,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tracegrad import dims
-from tracegrad.dims import Dim, symbol
+from tracegrad.dims import Dim
 from tracegrad.trace.loop_code import LoopCode
 from tracegrad.trace.loop_plan import Decision
-from tracegrad.trace.modes import current_trace
+from tracegrad.trace.modes import STATE, current_trace
 from tracegrad.trace.symbolic import Unrollable, is_nonnegative
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ FEWEST = 3  # iterations of a node
 class Part:
     """Iterations from `first`: `trips` of the node, or `count` plain ones where `trips` is 0."""
 
-    first: int
+    first: Dim
     count: Dim
     trips: Dim
 
@@ -52,22 +52,37 @@ class Driver:
             self.frame = None
 
     def _parts(self) -> Iterator[Part]:
-        n, p = self.length, self.decision.period
-        edges = [0, *sorted(s for s in self.decision.splits if s > 0 and _is_below(s, n))]
-        for first, end in zip(edges, [*edges[1:], n], strict=True):
-            if not isinstance(end, int):
+        p = self.decision.period
+        edges = self._edges()
+        for first, end in zip(edges, edges[1:], strict=False):
+            count = dims.add(end, dims.mul(first, -1))
+            if not isinstance(count, int):
                 if p > 1:
                     raise Unrollable("an inner loop of several iterations at a time depends on it")
-                count = dims.add(end, -first)
                 yield Part(first, count, count)
                 continue
-            trips = (end - first) // p
+            trips = count // p
             if trips < FEWEST:
-                yield Part(first, end - first, 0)
+                yield Part(first, count, 0)
                 continue
             yield Part(first, trips * p, trips)
-            if first + trips * p < end:
-                yield Part(first + trips * p, end - first - trips * p, 0)
+            if trips * p < count:
+                yield Part(dims.add(first, trips * p), count - trips * p, 0)
+
+    def _edges(self) -> list[Dim]:
+        """The ends of the parts, in order; a loop around this one splits where it decides."""
+        now = {
+            s for t in STATE.traces if t.loop is not None for s in dims.symbols(t.loop.index)
+        }
+        edges: list[Dim] = [0, self.length]
+        splits = [s for s in self.decision.splits if dims.symbols(s) <= now]
+        for at in sorted(splits, key=lambda s: (not isinstance(s, int), repr(s))):
+            k = 0
+            while k < len(edges) and _is_at_most(edges[k], at):
+                k += 1
+            if 0 < k < len(edges) and edges[k - 1] != at:
+                edges.insert(k, at)
+        return edges
 
     def _run(self) -> Iterator[Any]:
         from tracegrad.trace.loop_trial import Trial
@@ -75,21 +90,24 @@ class Driver:
         for part in self._parts():
             if part.trips == 0:
                 assert isinstance(part.count, int), "only parts of known length are written out"
-                for k in range(part.first, part.first + part.count):
-                    yield self.seq.at(k)
+                for k in range(part.count):
+                    yield self.seq.at(dims.add(part.first, k))
                 continue
             assert self.frame is not None
             trial = Trial(self, part, self.frame)
-            at = symbol(trial.name, 0, dims.add(part.trips, -1))
+            at = trial.index
             for q in range(self.decision.period):
-                yield self.seq.at(dims.add(part.first + q, dims.mul(at, self.decision.period)))
+                first = dims.add(part.first, q)
+                yield self.seq.at(dims.add(first, dims.mul(at, self.decision.period)))
             trial.close(self.frame)
             self.decision.rolled += dims.largest(part.count)
 
 
-def _is_below(k: int, n: Dim) -> bool:
-    """Whether iteration `k` is one of the `n`; splits a loop around it where its index decides."""
-    return is_nonnegative(dims.add(n, -1 - k))
+def _is_at_most(a: Dim, b: Dim) -> bool:
+    """Whether ``a <= b``, or one may be in front of the other; a loop around it splits where its
+    index decides."""
+    gap = dims.add(b, dims.mul(a, -1))
+    return dims.is_at_most(gap, 0) is not True and is_nonnegative(gap) or gap == 0
 
 
 def copies(seq: Rolling, decision: Decision) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from tracegrad import dims, source
+from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import PerformanceWarning, TracegradError, UnsupportedError
 from tracegrad.trace.frames import callers
@@ -68,16 +69,16 @@ class Decision:
     strict: bool = False
     parallel: bool = False
     unroll: str = ""
-    splits: set[int] = field(default_factory=set)
+    splits: set[Dim] = field(default_factory=set)
     period: int = 1
-    learned: dict[int, Learned] = field(default_factory=dict)
+    learned: dict[Dim, Learned] = field(default_factory=dict)
     trials: int = 0
     rolled: int = 0
     invented: bool = False
     runs: bool = False
     copies: int = 0
 
-    def at(self, first: int) -> Learned:
+    def at(self, first: Dim) -> Learned:
         return self.learned.setdefault(first, Learned())
 
     def again(self) -> NoReturn:
@@ -100,24 +101,27 @@ class Decision:
             "let it unroll: range instead of tg.range, loops='auto' instead of 'roll'.",
         )
 
-    def split(self, points: tuple[int, ...]) -> NoReturn:
+    def split(self, points: tuple[Dim, ...]) -> NoReturn:
         new = set(points) - self.splits
-        if not new or len(self.splits | new) > 10:
+        numbers = sum(isinstance(p, int) for p in self.splits | new)
+        if not new or numbers > 10 or len(self.splits | new) > 40:
             self.give_up("its branches would cut it into too many parts")
         self.splits |= new
         self.again()
 
     def never_skip(self) -> NoReturn:
         """Names that it sets are used behind it: it must run once at least."""
+        if self.runs:
+            self.give_up("names that it sets are used behind it, and it may not run")
         self.runs = True
         self.again()
 
-    def peel(self, first: int, why: str) -> NoReturn:
+    def peel(self, first: Dim, why: str) -> NoReturn:
         """Run the iterations ``first ..`` of one node once before it; give up after three."""
         p, edges = self.period, self.splits | {0}
-        if {first, first - p, first - 2 * p} <= edges:
+        if {dims.add(first, -k * p) for k in range(3)} <= edges:
             self.give_up(why)
-        self.split((first + p,))
+        self.split((dims.add(first, p),))
 
     def repeat(self, period: int) -> NoReturn:
         if self.period % period == 0 or self.period * period > 16:
@@ -271,10 +275,11 @@ def open_loop(name: str) -> Open:
 class Open:
     trial: Any
 
-    def split(self, points: tuple[int, ...]) -> NoReturn:
+    def split(self, points: tuple[Dim, ...]) -> NoReturn:
         """Cut the domain at these values of the node's index."""
         decision: Decision = self.trial.decision
-        decision.split(tuple(self.trial.part.first + x * decision.period for x in points))
+        first, period = self.trial.part.first, decision.period
+        decision.split(tuple(dims.add(first, dims.mul(x, period)) for x in points))
 
     def repeat(self, period: int) -> NoReturn:
         decision: Decision = self.trial.decision

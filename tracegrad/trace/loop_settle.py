@@ -235,7 +235,7 @@ class _Settling:
         b = self.learned.counters[slot]
         a, v = dim_of(self.trial.slots.values[slot]), dim_of(value)
         assert a is not None, "a counter was an integer on entry"
-        at = dims.symbol(self.trial.name, 0, dims.add(self.trial.trips, -1))
+        at = self.trial.index
         if v is None or dims.add(v, dims.mul(dims.add(a, dims.mul(b, dims.add(at, 1))), -1)) != 0:
             del self.learned.counters[slot]
             self.trial.peel(slot, "is not counted up by the same number each time")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tracegrad import dims
-from tracegrad.dims import symbol
+from tracegrad.dims import Expr, symbol
 from tracegrad.dtypes import BOOL, F64, I64
 from tracegrad.graph.ir import Graph, Literal, Operand
 from tracegrad.ops.control import LoopAttrs, Parallel, loop
@@ -87,6 +87,11 @@ class Trial:
         frames.write(frame, self.slots.placed(self.placed))
         STATE.traces.append(self.trace)
 
+    @property
+    def index(self) -> Expr:
+        """The index of the node."""
+        return symbol(self.name, 0, dims.add(self.trips, -1))
+
     # -- before the body
 
     def _promote_known(self) -> None:
@@ -106,9 +111,8 @@ class Trial:
             if start is None:
                 self.learned.counters.pop(slot, None)
             if start is not None and slot in self.learned.counters:
-                at = symbol(self.name, 0, dims.add(self.trips, -1))
                 self.placed[slot] = integer(
-                    dims.add(start, dims.mul(at, self.learned.counters[slot]))
+                    dims.add(start, dims.mul(self.index, self.learned.counters[slot]))
                 )
             elif slot in self.learned.scalars:
                 self._carry_scalar(slot, value, self.learned.scalars[slot])
@@ -199,13 +203,13 @@ class Trial:
             self.decision.give_up(change)
         found = settle(self, frame)
         self.trace.place()
-        values = self._emit()
+        values = self._emit(frame)
         frames.write(frame, {name: make(values) for name, make in found.items()})
 
     def peel(self, slot: str, why: str) -> NoReturn:
         self.decision.peel(self.part.first, f"{slot} {why}")
 
-    def _emit(self) -> dict[Carry, Tracer]:
+    def _emit(self, frame: FrameType) -> dict[Carry, Tracer]:
         inner, outer = self.trace, self.outer
         written = [c for c in inner.captures.values() if c.inner.written]
         read = [c for c in inner.captures.values() if not c.inner.written]
@@ -234,9 +238,13 @@ class Trial:
         operands = [self._initial(c) for c in self.carries]
         operands += [outer.base_of(c.outer) for c in (*written, *read)]
         outer.builder.loc = self.location
-        found = outer.apply_loop(
-            loop, operands, attrs, region, [x.hint for x in inputs[: len(types)]]
-        )
+        hints = [x.hint for x in inputs[: len(types)]]
+        if self.decision.parallel:  # what is refused is called by its name
+            names = {x.memory: n for n, x in frame.f_locals.items() if isinstance(x, Tracer)}
+            after = [c.after.memory if isinstance(c.after, Tracer) else None for c in self.carries]
+            held = [*after, *(c.outer for c in written)]
+            hints = [names.get(m, h) for m, h in zip(held, hints, strict=True)]
+        found = outer.apply_loop(loop, operands, attrs, region, hints)
         for c, final in zip(written, found[len(self.carries) :], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
         for carry, final in zip(self.carries, found, strict=False):

@@ -17,12 +17,15 @@ from tracegrad.graph.ir import Node
 from tracegrad.graph.op import Nest, OpDef
 from tracegrad.graph.storage import View
 from tracegrad.ops import handles, views
+from tracegrad.ops.accumulate import cumprod, cumsum
 from tracegrad.ops.linalg import matmul
+from tracegrad.ops.shape import concat
 from tracegrad.trace.symbolic import Unrollable, integer, is_zero
 from tracegrad.types import Shape
 
-# Ops with loops of their own that take any size.
-_ANY_SIZE = (matmul, views.copy_slices, views.add_slices, handles.copy, handles.view)
+# Ops with loops of their own that take any size, and those that take any but 0.
+_ANY_SIZE = (matmul, concat, views.copy_slices, views.add_slices, handles.copy, handles.view)
+_NOT_EMPTY = (cumsum, cumprod)
 
 
 def is_ragged(shape: Iterable[Any]) -> bool:
@@ -51,7 +54,9 @@ def check(nodes: Iterable[Node]) -> None:
         values = (*node.operands, *node.results)
         if not any(is_ragged(x.shape) for x in values):
             continue
-        if not _takes_any_size(node.op):
+        if node.op in _NOT_EMPTY:
+            is_empty(node.result.shape)
+        elif not _takes_any_size(node.op):
             raise Unrollable(f"{node.op.name} takes no array whose size depends on the index")
         view = getattr(node.attrs, "view", None)
         if isinstance(view, View) and node.operands:

@@ -97,9 +97,8 @@ def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
         return iter(())
     unrolls = plan.loops == "unroll"
     strict = (seq.strict > Demand.NOTHING or plan.loops == "roll") and not unrolls
-    most = dims.largest(seq.length)
-    if most < (3 if strict else SHORT):
-        return seq.plain() if most < 2 else copies(seq, plan.decision(frame))
+    if isinstance(seq.length, int) and seq.length < (3 if strict else SHORT):
+        return seq.plain() if seq.length < 2 else copies(seq, plan.decision(frame))
     decision = plan.decision(frame)
     decision.strict |= strict
     decision.parallel |= seq.strict is Demand.PARALLEL

@@ -24,7 +24,7 @@ from tracegrad.trace.elementwise import apply_op, prepared, truth
 from tracegrad.trace.guards import Constant
 from tracegrad.trace.promote import as_arg, result_type, trace_of, ufunc_ops
 from tracegrad.trace.substitute_objects import ObjectProxy, SuperProxy, unwrap_proxy
-from tracegrad.trace.symbolic import SymbolicInt
+from tracegrad.trace.symbolic import SymbolicInt, integer
 from tracegrad.trace.tracer import Tracer
 
 
@@ -38,6 +38,11 @@ def as_int(*args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], SymbolicInt) and not kwargs:
         return args[0]
     return int(*args, **kwargs)
+
+
+def as_len(x: Any) -> Any:
+    """``len(x)``; of a traced array it may depend on the index of a loop."""
+    return integer(x.sizes[0]) if isinstance(x, Tracer) and x.sizes else len(x)
 
 
 def as_float(x: Any) -> Any:

@@ -125,6 +125,7 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
     yield builtins.type, Callee(type, sb.as_type)
     yield builtins.super, Callee(super, sb.as_super)
     yield builtins.isinstance, sb.is_instance
+    yield builtins.len, Callee(len, sb.as_len)
     yield builtins.range, Callee(range, rolling.rolling_range)
     yield builtins.reversed, Callee(reversed, rolling.rolling_reversed)
     yield builtins.enumerate, Callee(enumerate, rolling.rolling_enumerate)

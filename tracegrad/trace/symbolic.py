@@ -309,25 +309,27 @@ def _is_number(x: Any) -> bool:
 # -------------------------------------------------------------------------------- questions
 
 
-def _affine(e: Dim) -> tuple[str, int, int]:
-    """``e`` as ``a*i + b`` in one loop index; remainders unroll their loop by their modulus."""
+def _affine(e: Dim) -> tuple[str, int, Dim]:
+    """``e`` as ``a*i + b`` in the index of the innermost loop that it depends on; remainders
+    unroll their loop by their modulus."""
     assert isinstance(e, Expr)
     for monomial, _ in e.terms:
         for atom in monomial:
             if isinstance(atom, Mod):
                 _repeat(atom)
-    symbols = dims.symbols(e)
-    if len(symbols) != 1:
-        raise Unrollable("a question about several indices has no single answer")
-    name = next(iter(symbols)).name
+    names = {s.name for s in dims.symbols(e)}
+    open_loops = (t.loop.name for t in reversed(STATE.traces) if t.loop is not None)
+    name = next((n for n in open_loops if n in names), None)
+    if name is None:
+        raise Unrollable("the index of a loop that is over decides")
     a = dims.coefficient(e, name)
     rest = dims.substitute(e, {name: 0})
-    if not a or not isinstance(rest, int):
+    if not a or not (isinstance(rest, int) or a in (1, -1)):
         raise Unrollable("a question about the index is not linear in it")
     return name, a, rest
 
 
-def _split(name: str, *points: int) -> NoReturn:
+def _split(name: str, *points: Dim) -> NoReturn:
     from tracegrad.trace.loop_plan import open_loop
 
     open_loop(name).split(points)
@@ -351,7 +353,8 @@ def is_nonnegative(e: Dim) -> bool:
         return False
     name, a, b = _affine(e)
     # a*i + b >= 0 changes its answer at this index.
-    _split(name, -(b // a) if a > 0 else (b // -a) + 1)
+    at = dims.mul(dims.floordiv(b, abs(a)), -1 if a > 0 else 1)
+    _split(name, at if a > 0 else dims.add(at, 1))
 
 
 def is_zero(e: Dim) -> bool:
@@ -360,6 +363,7 @@ def is_zero(e: Dim) -> bool:
     if answer is not None:
         return answer
     name, a, b = _affine(e)
-    if b % a:
+    if isinstance(b, int) and b % a:
         return False
-    _split(name, -b // a, -b // a + 1)
+    at = dims.mul(dims.floordiv(b, abs(a)), -1 if a > 0 else 1)
+    _split(name, at, dims.add(at, 1))
