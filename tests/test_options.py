@@ -2,9 +2,11 @@
 
 from dataclasses import FrozenInstanceError, fields
 
+import numpy as np
 import pytest
 
-from tracegrad.errors import OptionError, TracegradError
+import tracegrad as tg
+from tracegrad.errors import OptionError, TracegradError, UnsupportedError
 from tracegrad.options import Options
 
 FIELDS = [
@@ -86,7 +88,6 @@ def test_bad_values_are_refused(name, value, text):
     "given",
     [
         {"backend": "cuda"},
-        {"inplace": "require"},
     ],
 )
 def test_what_is_not_built_is_refused_not_ignored(given):
@@ -97,3 +98,30 @@ def test_what_is_not_built_is_refused_not_ignored(given):
 def test_options_of_another_type_are_refused():
     with pytest.raises(OptionError, match="options must be an Options, not dict"):
         Options.make({"fastmath": True})
+
+
+def shifted_sum(x):
+    s, y = 0.0, x * 1.0
+    for i in range(1, len(x)):
+        old = y.copy()
+        y[i] = y[i - 1] * 2.0
+        s = s + np.sum(old * y)
+    return s
+
+
+def recurrence(x):
+    y = x * 1.0
+    for i in range(1, len(x)):
+        y[i] = np.sin(y[i - 1]) * y[i]
+    return np.sum(y)
+
+
+def test_in_place_may_be_required():
+    x = np.linspace(0.5, 1.0, 20)
+    want = tg.grad(recurrence)(x)
+    got = tg.compile(tg.grad(recurrence), inplace="require", backend="numpy")(x)
+    np.testing.assert_array_equal(got, want)
+    assert np.isclose(tg.compile(shifted_sum, backend="numpy")(x), shifted_sum(x))
+    with pytest.raises(UnsupportedError, match="copies its base first") as e:
+        tg.compile(shifted_sum, inplace="require", backend="numpy")(x)
+    assert "y[i] = y[i - 1] * 2.0" in str(e.value)

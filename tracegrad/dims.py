@@ -91,6 +91,8 @@ class Expr:
 
 Dim = int | Expr
 
+_COUNTED = 256  # values of an index that are tried one by one
+
 
 def symbol(name: str, lo: int | None = None, hi: Dim | None = None) -> Expr:
     """The polynomial that is one symbol."""
@@ -286,7 +288,13 @@ def _linear(d: Expr, s: Symbol) -> tuple[Dim | None, Dim]:
 
 
 def _interval(d: Expr) -> tuple[int | None, int | None]:
-    """Bounds by interval arithmetic, term by term."""
+    """Bounds by interval arithmetic, term by term; exact with divisions of one short index."""
+    free = symbols(d)
+    if len(free) == 1 and any(not isinstance(a, Symbol) for m, _ in d.terms for a in m):
+        (s,) = free
+        if s.lo is not None and isinstance(s.hi, int) and 0 <= s.hi - s.lo < _COUNTED:
+            every = [evaluate(d, {s.name: k}) for k in range(s.lo, s.hi + 1)]
+            return min(every), max(every)
     lo: int | None = 0
     hi: int | None = 0
     for m, c in d.terms:
@@ -300,10 +308,7 @@ def _interval(d: Expr) -> tuple[int | None, int | None]:
 
 
 def largest(d: Dim) -> int:
-    """An upper bound of `d`, not negative: the size of what holds `d` elements in every case.
-
-    Raises ValueError where `d` has none.
-    """
+    """The size of what has room for `d` elements in every case.  Raises ValueError if unbounded."""
     hi = bounds(d)[1]
     if hi is None:
         raise ValueError(f"{d} has no upper bound")

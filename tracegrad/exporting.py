@@ -73,7 +73,8 @@ def export(
             for leaf, s in zip(call.leaves, chosen, strict=True)
         ),
     )
-    made = Specialisation(owner.fn, call, replace(owner.options, copy_outputs=True))
+    # One thread: exported loops run in order, and need no memory for more.
+    made = Specialisation(owner.fn, call, replace(owner.options, copy_outputs=True, threads=1))
     _check_exportable(made, owner._signature.name)
     program = made.lowering.plan.program
     inputs = [np.array(x) for x in args]

@@ -108,7 +108,6 @@ _HINTS = get_type_hints(Options)
 # Features of later versions.  An option that nothing would honour is refused, never ignored.
 _NOT_YET: tuple[tuple[Callable[[Options], bool], str], ...] = (
     (lambda o: o.backend == "cuda", "backend='cuda'"),
-    (lambda o: o.inplace == "require", "inplace='require'"),
 )
 
 

@@ -23,7 +23,7 @@ from tracegrad.autodiff.expand import expand_transforms
 from tracegrad.autodiff.gradients import reached_points
 from tracegrad.autodiff.segment import segment_loops
 from tracegrad.codegen.unit import SourceUnit, render
-from tracegrad.errors import MemoryLimitError
+from tracegrad.errors import MemoryLimitError, UnsupportedError
 from tracegrad.graph.ir import Graph, Operand
 from tracegrad.ops.control import GradientsAttrs
 from tracegrad.options import Options
@@ -33,8 +33,21 @@ from tracegrad.rewrite.loops import hoist_invariants, prune_loops
 from tracegrad.runtime.artifact import Executable
 from tracegrad.runtime.cpu import load
 from tracegrad.runtime.threads import thread_count
+from tracegrad.schedule.effects import Copied
 from tracegrad.schedule.plan import Plan, make_plan
 from tracegrad.trace.segments import set_reach
+
+def not_in_place(copies: Sequence[Copied]) -> UnsupportedError:
+    """The refusal of ``inplace="require"``, at the first copy."""
+    more = f" (and {len(copies) - 1} more, see explain())" if len(copies) > 1 else ""
+    return UnsupportedError(
+        f"inplace='require', but {copies[0].text}{more}",
+        kind="not_in_place",
+        loc=copies[0].loc,
+        remedy="Read what is needed of the old contents before they are written, or copy() that "
+        "part yourself; inplace='auto' allows the copy.",
+    )
+
 
 MOST_LEVELS = 5  # of nested segments: a fifth root of the trips is short enough
 GRAPH_STAGES = ("traced", "functional", "joint", "optimized")
@@ -127,9 +140,12 @@ class Lowering:
     @cached_property
     def plan(self) -> Plan:
         names = self.select(self.joint)[1]
-        return make_plan(
+        plan = make_plan(
             self.optimized, names=names, threads=thread_count(self.options.threads)
         )
+        if self.options.inplace == "require" and plan.copies:
+            raise not_in_place(plan.copies)
+        return plan
 
     @cached_property
     def unit(self) -> SourceUnit:

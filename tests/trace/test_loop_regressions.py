@@ -101,3 +101,57 @@ def test_many_unrolled_writes_of_one_part(x, part):
     np.testing.assert_allclose(run(x), f(x), rtol=1e-10)
     g = tg.grad(lambda x: np.sum(f(x)), loops="unroll", backend="numpy")(x)
     np.testing.assert_allclose(g, np.where(f(x) == x, 1.0, 0.99**500), rtol=1e-10)
+
+
+# -------------------------------------------------------------------- functions within functions
+
+
+def test_a_loop_in_a_function_given_to_fori_loop_in_a_loop(x):
+    def f(x):
+        s = np.float64(0.5)
+        for i in range(1, 9):
+
+            def body(g, v, i=i):
+                for q in range(i):
+                    v = v * 0.9 + x[q] * 0.1
+                return v * 0.5 + x[g] * g
+
+            s = tg.fori_loop(i, 9, body, s, max_trips=12)
+        return s
+
+    agrees(f, x)
+    gradients_agree(f, x)
+
+
+# ------------------------------------------------------------- empty parts, in the gradient as well
+
+
+@pytest.mark.parametrize("name", ["vector", "rows", "columns", "block"])
+def test_products_of_parts_that_may_be_empty(x, name):
+    def f(x, a):
+        t = 0.0
+        for i in range(9):
+            if name == "vector":
+                t = t * 0.5 + np.prod(x[:i])
+            elif name == "rows":
+                t = t * 0.5 + np.sum(np.prod(a[:i, i:], axis=1))
+            elif name == "columns":
+                t = t * 0.5 + np.sum(np.prod(a[:i, i:], axis=0))
+            else:
+                t = t * 0.5 + np.prod(a[:i, :i])
+        return t
+
+    a = np.linspace(0.5, 1.5, 81).reshape(9, 9)
+
+    def slope(x, a):
+        gx, ga = tg.grad(f, argnums=(0, 1))(x, a)
+        return np.sum(np.sin(gx)) + np.sum(np.sin(ga))
+
+    agrees(f, x, a)
+    for g, backend in ((f, "c"), (slope, "numpy")):
+        rolled, unrolled = (
+            tg.grad(g, argnums=(0, 1), backend=backend, loops=way)(x, a)
+            for backend, way in ((backend, "auto"), ("numpy", "unroll"))
+        )
+        for one, other in zip(rolled, unrolled, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)

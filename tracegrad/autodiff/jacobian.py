@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.jvp import Forward
+from tracegrad.autodiff.unwritten import Onwards
 from tracegrad.autodiff.vjp import Reverse, report_with
 from tracegrad.dims import Dim, symbol
 from tracegrad.graph.builder import GraphBuilder

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.kept import kept_values
+from tracegrad.autodiff.same_values import merged, same_values
 from tracegrad.autodiff.unwritten import Keep, Read, Unwritten
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.dims import largest
@@ -90,8 +91,21 @@ class Backward:
         nodes = [node for k, node in enumerate(b.nodes) if k < n or live[k]]
         self.forward, self._nodes = _parts_first(region, nodes)
         self._unwritten = unwritten
+        if unwritten is not None:
+            self._merge(unwritten)
         self._sources()
         self.graph = self._region()
+
+    def _merge(self, unwritten: Unwritten) -> None:
+        """Let nodes that need equal values need the first of them."""
+        same = same_values((*self.forward, *self._nodes), unwritten.prints)
+        self.forward = tuple(merged(node, same) for node in self.forward)
+        self._nodes = tuple(
+            merged(node, same)
+            for node in self._nodes
+            if not all(r in same for r in node.results)
+        )
+        self._outputs = [same.get(x, x) for x in self._outputs]
 
     def _sources(self) -> None:
         """Decide for each forward value that the reverse nodes need how they get it."""

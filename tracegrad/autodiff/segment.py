@@ -168,17 +168,10 @@ def _body(
         values[x] = b.input(x.type, x.hint)
     for x, whole in zip(region.inputs[m:], node.operands[m:], strict=True):
         source = b.input(whole.type, x.hint)
-        values[x] = as_strided(b, source, view=_element(at, x.type.shape))
+        values[x] = as_strided(b, source, view=_element(at, bind_symbols(x.type.shape, env)))
 
     def visit(b: GraphBuilder, inner: Node, operands: tuple[Operand, ...]) -> Replaced:
-        regions = tuple(_bound(r, env) for r in inner.regions)
-        return b.emit(
-            inner.op,
-            operands,
-            bind_symbols(inner.attrs, env),  # type: ignore[no-any-return]
-            regions=regions,
-            hints=tuple(r.hint for r in inner.results),
-        )
+        return _emit_bound(b, inner, operands, env)
 
     outputs = replay(region, b, values, visit)
     written = [
@@ -190,13 +183,27 @@ def _body(
 
 def _bound(region: Graph, env: dict[str, Dim]) -> Graph:
     """A region with symbols of loops around it replaced."""
-    nodes = tuple(
-        replace(
-            x, attrs=bind_symbols(x.attrs, env), regions=tuple(_bound(r, env) for r in x.regions)
-        )
-        for x in region.nodes
+    b = GraphBuilder(region.name)
+    values: dict[Value, Operand] = {
+        x: b.input(bind_symbols(x.type, env), x.hint) for x in region.inputs
+    }
+
+    def visit(b: GraphBuilder, inner: Node, operands: tuple[Operand, ...]) -> Replaced:
+        return _emit_bound(b, inner, operands, env)
+
+    return b.finish(list(replay(region, b, values, visit)))
+
+
+def _emit_bound(
+    b: GraphBuilder, node: Node, operands: tuple[Operand, ...], env: dict[str, Dim]
+) -> Replaced:
+    return b.emit(  # type: ignore[no-any-return]
+        node.op,
+        operands,
+        bind_symbols(node.attrs, env),
+        regions=tuple(_bound(r, env) for r in node.regions),
+        hints=tuple(r.hint for r in node.results),
     )
-    return replace(region, nodes=nodes)
 
 
 def _element(at: Dim, shape: Shape) -> View:

@@ -73,13 +73,13 @@ class Unwritten:
         self._at = {x: k for k, x in enumerate(self.region.inputs)}
         self._index = symbol(self.attrs.index, 0, add(self._trips, -1))
         self._own = {self.attrs.index: self._index}
-        self._prints = Footprints(self.region, self.fresh, self._own)
+        self.prints = Footprints(self.region, self.fresh, self._own)
         self._chains: dict[Value, list[int]] = {}
         self._histories: dict[int, History] = {}
         self._later: dict[int, list[Element]] = {}
         self._left = MOST_COMPARED
         for k in range(self.attrs.carries):
-            history = self._prints.history(k)
+            history = self.prints.history(k)
             if history is not None and history.root == k:
                 self._histories[k] = history
                 for v in history.versions:
@@ -112,7 +112,7 @@ class Unwritten:
 
     def original(self, x: Value) -> Value:
         """The value of the forward region that `x` is a copy of, or `x`."""
-        return self._prints.original(x)
+        return self.prints.original(x)
 
     def _places(
         self, x: Value, producer: Mapping[Value, Node], written_to: Sequence[Node]
@@ -177,7 +177,7 @@ class Unwritten:
         k = self._at.get(x)
         if k is not None:
             return k < self.attrs.carries
-        op = self._prints.producer[x].op
+        op = self.prints.producer[x].op
         return op.has(Trait.EXPENSIVE) or op.has(Trait.UPDATES_FIRST)
 
     # ---------------------------------------------------------------------- what is proved
@@ -193,7 +193,7 @@ class Unwritten:
             for k in self._chains.get(base, ()):
                 if self._is_left_alone(k, base, wanted):
                     return self.node.results[k]
-            step = self._prints.update(base)
+            step = self.prints.update(base)
             if step is None or not self._are_apart(wanted, step[1]):
                 return None
             base = step[0]

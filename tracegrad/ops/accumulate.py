@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracegrad import dtypes
+from tracegrad import dims, dtypes
 from tracegrad.dims import Dim
 from tracegrad.errors import DTypeError, ShapeError
 from tracegrad.graph.ir import Literal, Operand
@@ -96,11 +96,12 @@ def _scan(
 def _emit_scan(combine: Any, unit: int) -> Any:
     def emit(lb: Any, attrs: ScanAttrs, outs: Any, x: Any) -> None:
         out, shape = outs[0], outs[0].type.shape
-        if shape[attrs.axis] == 0:
+        first, rest = _first_and_rest(shape[attrs.axis])
+        if first == 0:
             return
-        with _scan(lb, shape, attrs.axis, attrs.reverse, 1, 0) as (at, _):
+        with _scan(lb, shape, attrs.axis, attrs.reverse, first, 0) as (at, _):
             out.store(at, Const(unit, out.type.dtype) if attrs.exclusive else x(at))
-        with _scan(lb, shape, attrs.axis, attrs.reverse, shape[attrs.axis] - 1, 1) as (at, before):
+        with _scan(lb, shape, attrs.axis, attrs.reverse, rest, 1) as (at, before):
             factor = x(before if attrs.exclusive else at)
             out.store(at, scalar(combine, out.type.dtype, out.load(before), factor))
 
@@ -186,9 +187,16 @@ def _axis_span(shape: Shape, axis: int, start: Dim, size: Dim) -> Index:
     return Index(tuple(Span(start, size) if k == axis else Span(0, n) for k, n in enumerate(shape)))
 
 
+def _first_and_rest(n: Dim) -> tuple[Dim, Dim]:
+    """``min(n, 1)`` and ``max(n - 1, 0)``, of a size that may depend on the index of a loop."""
+    most = dims.largest(n)
+    first = n if most <= 1 else dims.floordiv(dims.add(n, most - 1), most)
+    return first, dims.add(n, dims.mul(first, -1))
+
+
 def _later(shape: Shape, axis: int, reverse: bool) -> Index:
     """All positions but the first in scan order."""
-    return _axis_span(shape, axis, 0 if reverse else 1, shape[axis] - 1)
+    return _axis_span(shape, axis, 0 if reverse else 1, _first_and_rest(shape[axis])[1])
 
 
 def _shift(b: GraphBuilder, x: Operand, shape: Shape, axis: int, reverse: bool) -> Operand:
@@ -226,11 +234,12 @@ def _recurrence_reference(attrs: RecurrenceAttrs, a: np.ndarray, c: np.ndarray) 
 
 def _emit_recurrence(lb: Any, attrs: RecurrenceAttrs, outs: Any, a: Any, c: Any) -> None:
     out, shape, dtype = outs[0], attrs.shape, outs[0].type.dtype
-    if shape[attrs.axis] == 0:
+    first, rest = _first_and_rest(shape[attrs.axis])
+    if first == 0:
         return
-    with _scan(lb, shape, attrs.axis, attrs.reverse, 1, 0) as (at, _):
+    with _scan(lb, shape, attrs.axis, attrs.reverse, first, 0) as (at, _):
         out.store(at, c(at))
-    with _scan(lb, shape, attrs.axis, attrs.reverse, shape[attrs.axis] - 1, 1) as (at, before):
+    with _scan(lb, shape, attrs.axis, attrs.reverse, rest, 1) as (at, before):
         grown: Expr = scalar(mul, dtype, a(before if attrs.lag else at), out.load(before))
         out.store(at, scalar(add, dtype, c(at), grown))
 

@@ -18,7 +18,7 @@ from tracegrad.dtypes import DType
 from tracegrad.errors import DTypeError, ShapeError
 from tracegrad.graph.ir import Literal, Operand, Value
 from tracegrad.graph.op import Attrs, Linear, NoGradient, OpDef, Reduction, Rules, Sample, declare
-from tracegrad.graph.storage import Expand, Index, NewAxis, Permute, Reshape, Span
+from tracegrad.graph.storage import Expand, Index, NewAxis, Span
 from tracegrad.loops.ir import Combine
 from tracegrad.ops.arithmetic import add, div, mul, sub
 from tracegrad.ops.cast import cast
@@ -154,21 +154,19 @@ def product_of_others(b: GraphBuilder, x: Operand, axes: tuple[int, ...]) -> Ope
     """
     from tracegrad.ops.accumulate import cumprod
 
-    shape = x.shape
     if not axes or not isinstance(x, Value):
         return Literal(1, x.dtype)
-    kept = tuple(k for k in range(len(shape)) if k not in axes)
-    order = (*kept, *axes)
-    moved = tuple(shape[k] for k in order)
-    rows = (*moved[: len(kept)], product(moved[len(kept) :]))
-    flat = as_view(b, x, Permute(order), Reshape(rows))
+    *rest, axis = sorted(axes)
     others = mul(
         b,
-        cumprod(b, flat, axis=len(kept), reverse=False, exclusive=True),
-        cumprod(b, flat, axis=len(kept), reverse=True, exclusive=True),
+        cumprod(b, x, axis=axis, reverse=False, exclusive=True),
+        cumprod(b, x, axis=axis, reverse=True, exclusive=True),
     )
-    back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return as_view(b, others, Reshape(moved), Permute(back))
+    if not rest:
+        return others  # type: ignore[no-any-return]
+    # Axis by axis, since axes whose sizes depend on a loop's index cannot be joined into one.
+    outside = product_of_others(b, prod(b, x, axes=(axis,)), tuple(rest))
+    return mul(b, others, spread(b, outside, (axis,), x.shape))  # type: ignore[no-any-return]
 
 
 def _prod_vjp(b: GraphBuilder, a: ReduceAttrs, cts: Any, outs: Any, xs: Any) -> Any:

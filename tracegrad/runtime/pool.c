@@ -2,37 +2,34 @@
 
    A second call while the chunks of a first one run, from another thread or from a chunk, runs
    its own chunks itself.  After a fork the child has no workers, and starts new ones when it
-   needs them.  Workers wait actively for some microseconds, then sleep. */
+   needs them.  Workers wait actively for some microseconds, then sleep; nobody waits for one
+   that has not woken up when all chunks are taken. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <sched.h>
+#include <stddef.h>
 
 typedef void (*tg_chunk)(void *context, ptrdiff_t chunk, ptrdiff_t worker);
 
 enum { MOST = 64, SPINS = 4000 };
+#define OPEN 0x10000u
 
 static struct {
   pthread_mutex_t busy; /* held by the call whose chunks run; guards what follows */
   pthread_mutex_t lock; /* held to change `turn`, and to go to sleep for it */
   pthread_cond_t start;
   atomic_uint turn; /* counts the calls */
-  atomic_int left;  /* workers that are not done with this turn */
+  atomic_uint gate; /* workers inside, and OPEN while there may be chunks to take */
   atomic_ptrdiff_t next;
   ptrdiff_t chunks;
   tg_chunk run;
   void *context;
-  int workers, wanted, has_handler;
+  int threads, workers, has_handler;
 } pool = {
     .busy = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .start = PTHREAD_COND_INITIALIZER,
 };
-
-static struct {
-  int id;
-  unsigned turn;
-} starts[MOST];
 
 static _Thread_local int is_inside;
 
@@ -61,10 +58,21 @@ static void take_chunks(ptrdiff_t worker)
   is_inside = 0;
 }
 
-static void *work(void *start)
+/* What the call has set before it opened the gate is seen by who has passed it. */
+static int enters(void)
 {
-  const int id = starts[(ptrdiff_t)start].id;
-  unsigned turn = starts[(ptrdiff_t)start].turn;
+  unsigned seen = atomic_load_explicit(&pool.gate, memory_order_relaxed);
+  while (seen & OPEN)
+    if (atomic_compare_exchange_weak_explicit(&pool.gate, &seen, seen + 1, memory_order_acquire,
+                                              memory_order_relaxed))
+      return 1;
+  return 0;
+}
+
+static void *work(void *number)
+{
+  const ptrdiff_t worker = (ptrdiff_t)number;
+  unsigned turn = 0;
   for (;;) {
     for (int k = 0; k < SPINS && turn_now() == turn; k++) relax();
     if (turn_now() == turn) {
@@ -72,9 +80,10 @@ static void *work(void *start)
       while (turn_now() == turn) pthread_cond_wait(&pool.start, &pool.lock);
       pthread_mutex_unlock(&pool.lock);
     }
-    turn++;
-    if (id < pool.wanted) take_chunks(id);
-    atomic_fetch_sub_explicit(&pool.left, 1, memory_order_release);
+    turn = turn_now();
+    if (!enters()) continue;
+    if (worker < pool.threads) take_chunks(worker);
+    atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_release);
   }
   return NULL;
 }
@@ -86,7 +95,7 @@ static void in_child(void)
   pthread_mutex_init(&pool.lock, NULL);
   pthread_cond_init(&pool.start, NULL);
   pool.workers = 0;
-  atomic_store(&pool.left, 0);
+  atomic_store(&pool.gate, 0);
   is_inside = 0;
 }
 
@@ -98,9 +107,7 @@ static void start_workers(int wanted)
   }
   while (pool.workers < wanted) {
     pthread_t thread;
-    starts[pool.workers].id = pool.workers + 1;
-    starts[pool.workers].turn = turn_now();
-    if (pthread_create(&thread, NULL, work, (void *)(ptrdiff_t)pool.workers) != 0) break;
+    if (pthread_create(&thread, NULL, work, (void *)(ptrdiff_t)(pool.workers + 1)) != 0) break;
     pthread_detach(thread);
     pool.workers++;
   }
@@ -120,16 +127,20 @@ __attribute__((visibility("default"))) void tg_pool_run(tg_chunk run, void *cont
   pool.run = run;
   pool.context = context;
   pool.chunks = chunks;
-  pool.wanted = threads;
+  pool.threads = threads;
   atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-  atomic_store_explicit(&pool.left, pool.workers, memory_order_relaxed);
+  atomic_store_explicit(&pool.gate, OPEN, memory_order_release);
   pthread_mutex_lock(&pool.lock);
   atomic_fetch_add_explicit(&pool.turn, 1, memory_order_release);
   pthread_cond_broadcast(&pool.start);
   pthread_mutex_unlock(&pool.lock);
   take_chunks(0);
-  for (int k = 0; atomic_load_explicit(&pool.left, memory_order_acquire) != 0; k++)
-    k < SPINS ? relax() : (void)sched_yield();
+  atomic_fetch_and_explicit(&pool.gate, ~OPEN, memory_order_relaxed);
+  for (int k = 0; atomic_load_explicit(&pool.gate, memory_order_acquire) != 0; k++)
+    if (k < SPINS)
+      relax();
+    else
+      sched_yield();
   pthread_mutex_unlock(&pool.busy);
 }
 

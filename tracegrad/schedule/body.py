@@ -16,7 +16,7 @@ from tracegrad.loops.transform import structure
 from tracegrad.ops.branch import CONTROL, CondAttrs, WhileAttrs
 from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.create import UndefinedAttrs
-from tracegrad.schedule.effects import Effects, resolve_effects, updated
+from tracegrad.schedule.effects import Copied, Effects, resolve_effects, updated
 from tracegrad.schedule.fuse import Fusion, Role, fuse
 from tracegrad.schedule.lower import Lowered, lower_copy, lower_group
 
@@ -77,6 +77,7 @@ class Shared:
     root: dict[Value, Value] = field(default_factory=dict)
     producers: dict[Value, Node] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    copies: list[Copied] = field(default_factory=list)
     _kernels: dict[Hashable, Kernel] = field(default_factory=dict)
 
     def find(self, x: Value) -> Value:
@@ -109,6 +110,7 @@ class Body:
         self.indices = indices
         self.items: list[Item] = []
         shared.notes.extend(self.effects.notes)
+        shared.copies.extend(c for c in self.effects.copies if indices or not c.given)
         shared.producers.update(self.fusion.node_of)
         self._stored = self._find_stored()
 
@@ -297,6 +299,10 @@ class Body:
                 moves[k] = (aside, carry)
         for k, (out, carry) in enumerate(moves):
             self.copy(out, carry, f"carry{k}")
+            if carry.type.size != 1:
+                text = f"{carry.hint} is copied into its place at the end of each iteration"
+                self.shared.notes.append(text)
+                self.shared.copies.append(Copied(text, carry.loc))
 
 
 def _with_literals(region: Graph, bound: dict[Value, Operand]) -> Graph:

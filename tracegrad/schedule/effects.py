@@ -20,7 +20,18 @@ from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.ops.branch import CONTROL, carried
 from tracegrad.ops.views import SlicesAttrs, ViewAttrs
+from tracegrad.source import SourceLoc
 from tracegrad.views.geometry import are_disjoint
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """An array is copied before it is written.  `given`: it is an argument or a result, which has
+    to stay as it is."""
+
+    text: str
+    loc: SourceLoc | None
+    given: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -28,13 +39,14 @@ class Effects:
     """The graph in an order that keeps updates in place; keys are results of its nodes.
 
     `in_place`: results of updates that overwrite their first operand.  `keep`: results of views
-    that need a buffer.
+    that need a buffer.  `copies` are arrays that are copied all the same.
     """
 
     graph: Graph
     in_place: set[Value] = field(default_factory=set)
     keep: set[Value] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    copies: list[Copied] = field(default_factory=list)
 
 
 def resolve_effects(graph: Graph, overwritable: set[Value]) -> Effects:
@@ -80,7 +92,7 @@ class _Resolver:
             self._copied(node, "the update also reads its whole base")
             return
         if base in self.fixed:
-            self._copied(node, "its old contents are an argument or a result")
+            self._copied(node, "its old contents are an argument or a result", given=True)
             return
         if any(
             self.key[u] > self.key[k]
@@ -159,9 +171,11 @@ class _Resolver:
         node = self.nodes[k]
         return not node.operands or (node.op.has(Trait.VIEW) and isinstance(node.attrs, ViewAttrs))
 
-    def _copied(self, node: Node, why: str) -> None:
+    def _copied(self, node: Node, why: str, given: bool = False) -> None:
         what = "its base" if node.op.has(Trait.UPDATES_FIRST) else "a carry"
-        self._note(node, f"{node.op.name} copies {what} first: {why}")
+        text = f"{node.op.name} copies {what} first: {why}"
+        self.effects.copies.append(Copied(text, node.loc, given))
+        self._note(node, text)
 
     def _note(self, node: Node, text: str) -> None:
         where = f"{node.loc.file}:{node.loc.line}: " if node.loc is not None else ""

@@ -26,6 +26,7 @@ from tracegrad.ops.branch import last_index
 from tracegrad.ops.control import Parallel
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.schedule.body import Body, Choose, Cycle, Item, Repeat, Run, Shared
+from tracegrad.schedule.effects import Copied
 from tracegrad.schedule.map_cpu import map_cpu
 from tracegrad.schedule.stacks import stacks_to_carries
 from tracegrad.schedule.threads import Span, Threads
@@ -44,12 +45,13 @@ class Slot:
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A program and where its graph's outputs are; for `explain()`, `notes` on writes and
-    `threads` on parallel loops."""
+    `threads` on parallel loops.  `copies` are whole arrays copied for a write."""
 
     program: Program
     outputs: tuple[Slot, ...]
     notes: tuple[str, ...]
     threads: tuple[str, ...] = ()
+    copies: tuple[Copied, ...] = ()
 
 
 def make_plan(
@@ -108,7 +110,9 @@ class _Planner:
             listed.append(Buffer("detail", I64, 1, Place.ARENA, -1))
         program = Program(self.graph.name, tuple(listed), steps, arena, tuple(self.checks))
         notes = tuple(dict.fromkeys(self.threads.notes))
-        return Plan(program, tuple(slots), tuple(self.shared.notes), notes)
+        return Plan(
+            program, tuple(slots), tuple(self.shared.notes), notes, tuple(self.shared.copies)
+        )
 
     def _step(self, item: Item, buffers: dict[Value, Buffer]) -> Step:
         if not isinstance(item, Run):

@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import DTypeError, UnsupportedError, ValueArgumentError
-from tracegrad.graph.storage import Index, Span, Unfold
+from tracegrad.errors import DTypeError, UnsupportedError
+from tracegrad.graph.storage import Index, Span
 from tracegrad.trace import complex_parts, concretize, inplace, layout, numpy_api, reduce, shape
 from tracegrad.trace import numpy_reduce as nr
 from tracegrad.trace.face import Face, install_methods
 from tracegrad.trace.promote import as_int, trace_of, warn_of_parts
 from tracegrad.trace.ragged import total
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Tracer
 
 NO_VALUE: Any = np._NoValue
@@ -332,15 +333,16 @@ class Array(Face):
         return shape.expand(trace_of(self), self, _sizes(sizes))
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Any:
-        return narrow(self, dim, start, length)
+        return shape.narrow(trace_of(self), self, dim, start, length)
 
     def select(self, dim: Any, index: Any) -> Any:
         trace = trace_of(self)
         k = shape.axis_of(trace, dim, len(self.shape))
-        return self[(*(slice(None),) * k, as_int(index, "index"), ...)]
+        at = index if isinstance(index, SymbolicInt) else as_int(index, "index")
+        return self[(*(slice(None),) * k, at, ...)]
 
     def unfold(self, dim: Any, size: Any, step: Any) -> Any:
-        return unfold(self, dim, size, step)
+        return shape.unfold(trace_of(self), self, dim, size, step)
 
     def logsumexp(self, axis: Any = None, keepdims: bool = False) -> Any:
         return reduce.logsumexp(trace_of(self), self, axis, keepdims)
@@ -381,39 +383,6 @@ class _Flags:
         )
 
     __setitem__ = __setattr__
-
-
-def narrow(x: Tracer, dim: Any, start: Any, length: Any) -> Tracer:
-    """`length` elements of an axis from `start` (negative counts from the end)."""
-    trace = trace_of(x)
-    x = trace.lift(x)
-    k = shape.axis_of(trace, dim, len(x.sizes))
-    at, size = as_int(start, "start"), as_int(length, "length")
-    n = x.sizes[k]
-    if at < 0:
-        at += n
-    if at < 0 or size < 0 or at + size > n:
-        raise ValueArgumentError(
-            f"narrow: {size} elements from {start} exceed axis {k} of size {n}",
-            kind="out_of_bounds",
-            loc=source.here(),
-        )
-    return shape.span(trace, x, k, at, size, origin="narrow")
-
-
-def unfold(x: Tracer, dim: Any, size: Any, step: Any) -> Tracer:
-    """Windows of `size` every `step` elements along an axis; the window becomes the last axis."""
-    trace = trace_of(x)
-    x = trace.lift(x)
-    k = shape.axis_of(trace, dim, len(x.sizes))
-    width, by = as_int(size, "size"), as_int(step, "step")
-    if by <= 0 or width < 0 or not x.sizes or width > x.sizes[k]:
-        raise ValueArgumentError(
-            f"unfold: windows of {width} every {by} do not fit a shape of {x.sizes}",
-            kind="out_of_bounds",
-            loc=source.here(),
-        )
-    return trace.view(x, Unfold(k, width, by), origin="unfold")
 
 
 install_methods(Array)

@@ -47,7 +47,9 @@ def _symbolic_arange(args: tuple[Any, ...], dtype: Any) -> Tracer:
     length = trips(dims.add(end, dims.mul(first, -1)))
     trace = the_trace()
     at = trace.apply(iota, (), iota.attrs((length,), 0, I64))  # type: ignore[call-arg]
-    found = apply_op(trace, arithmetic.add, (at, as_arg(trace, integer(first)))) if first != 0 else at
+    found = at
+    if first != 0:
+        found = apply_op(trace, arithmetic.add, (at, as_arg(trace, integer(first))))
     return found if dtype is None else cast(trace, found, dtypes.of(dtype))  # type: ignore
 
 

@@ -171,7 +171,8 @@ def _counted(
 ) -> tuple[Any, Any]:
     """A `loop` node over ``step(carry, index, trace) -> (carry, y)``."""
     index = Index(symbolic=True)
-    at = dims.add(lower, symbol(index.name, 0, trips - 1))
+    index.index = symbol(index.name, 0, trips - 1)
+    at = dims.add(lower, index.index)
     depth = len(STATE.traces)
     try:
         done = settled(state, lambda: _iteration(outer, state, step, index, integer(at), name))

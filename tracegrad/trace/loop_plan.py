@@ -58,8 +58,9 @@ class Decision:
     """What is known of one `for` statement.
 
     `splits` are iteration numbers at which the domain is cut; `period` copies of the body make
-    one iteration of the node.  `strict`: it must roll.  `parallel`: on threads.  `invented`: it made traced values of
-    numbers that Python would know after the loop, or left names behind that hold nothing.
+    one iteration of the node.  `strict`: it must roll.  `parallel`: on threads.  `invented`: it
+    made traced values of numbers that Python would know after the loop, or left names behind that
+    hold nothing.
     `runs`: names that it sets are used behind it, so that a loop around it splits where it would
     not run.
     """

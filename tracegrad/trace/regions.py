@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tracegrad import dtypes, source
+from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import ArgumentError, UnsupportedError
 from tracegrad.graph.ir import Graph, Literal, Operand, Value
@@ -43,6 +44,7 @@ class Index:
     first = 0
     length = 0
     strict = True
+    index: Dim = 0  # none, where no function gets it
 
     def __init__(self, symbolic: bool = False) -> None:
         self.name = f"i{sum(t.loop is not None for t in STATE.traces)}"

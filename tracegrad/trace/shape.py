@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracegrad import source
+from tracegrad import dims, source
+from tracegrad.dims import Dim
 from tracegrad.errors import AxisError, ShapeError, ValueArgumentError, ViewMutationError
 from tracegrad.graph.storage import (
     Diagonal,
@@ -21,6 +22,7 @@ from tracegrad.graph.storage import (
     Reshape,
     Span,
     Step,
+    Unfold,
     View,
 )
 from tracegrad.ops.shape import concat, concat_attrs
@@ -34,7 +36,7 @@ from tracegrad.trace.promote import (
     spread_steps,
 )
 from tracegrad.trace.ragged import is_empty, is_one
-from tracegrad.trace.symbolic import SymbolicInt
+from tracegrad.trace.symbolic import SymbolicInt, is_nonnegative
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
 from tracegrad.types import shape_text
@@ -312,8 +314,8 @@ def span(
     trace: Recorder,
     x: Tracer,
     axis: int,
-    start: int,
-    size: int,
+    start: Dim,
+    size: Dim,
     *,
     origin: str = "slice",
     output: int = -1,
@@ -321,6 +323,41 @@ def span(
     """`size` elements of one axis from `start`."""
     items = tuple(Span(start, size) if k == axis else Span(0, n) for k, n in enumerate(x.sizes))
     return trace.view(x, Index(items), origin=origin, output=output)
+
+
+def narrow(trace: Recorder, x: Tracer, dim: Any, start: Any, length: Any) -> Tracer:
+    """`length` elements of an axis from `start` (negative counts from the end)."""
+    x = trace.lift(x)
+    k = axis_of(trace, dim, len(x.sizes))
+    at, size = (
+        v.dim if isinstance(v, SymbolicInt) else as_int(v, what)
+        for v, what in ((start, "start"), (length, "length"))
+    )
+    n = x.sizes[k]
+    if not is_nonnegative(at):
+        at = dims.add(at, n)
+    room = dims.add(n, dims.mul(dims.add(at, size), -1))
+    if not (is_nonnegative(at) and is_nonnegative(size) and is_nonnegative(room)):
+        raise ValueArgumentError(
+            f"narrow: {size} elements from {start} exceed axis {k} of size {n}",
+            kind="out_of_bounds",
+            loc=source.here(),
+        )
+    return span(trace, x, k, at, size, origin="narrow")
+
+
+def unfold(trace: Recorder, x: Tracer, dim: Any, size: Any, step: Any) -> Tracer:
+    """Windows of `size` every `step` elements along an axis; the window becomes the last axis."""
+    x = trace.lift(x)
+    k = axis_of(trace, dim, len(x.sizes))
+    width, by = as_int(size, "size"), as_int(step, "step")
+    if by <= 0 or width < 0 or not x.sizes or width > x.sizes[k]:
+        raise ValueArgumentError(
+            f"unfold: windows of {width} every {by} do not fit a shape of {x.sizes}",
+            kind="out_of_bounds",
+            loc=source.here(),
+        )
+    return trace.view(x, Unfold(k, width, by), origin="unfold")
 
 
 # ------------------------------------------------------------------------------------- joins

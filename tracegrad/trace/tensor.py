@@ -11,12 +11,12 @@ from tracegrad import dtypes, source
 from tracegrad.errors import ViewMutationError
 from tracegrad.graph.storage import Index, Span
 from tracegrad.trace import complex_parts, layout, linalg, numpy_api, shape
-from tracegrad.trace.array import narrow, unfold
 from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
 from tracegrad.trace.promote import as_arg, as_int, cast, trace_of
 from tracegrad.trace.ragged import total
 from tracegrad.trace.shape import axis_of
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tensor_grad import TensorGradients
 from tracegrad.trace.tensor_inplace import TensorInplace
 from tracegrad.trace.tensor_names import REFUSED
@@ -157,14 +157,15 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
     broadcast_to = expand
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Any:
-        return narrow(self, dim, start, length)
+        return shape.narrow(trace_of(self), self, dim, start, length)
 
     def select(self, dim: Any, index: Any) -> Any:
         k = axis_of(trace_of(self), dim, len(self.shape))
-        return self[(*(slice(None),) * k, as_int(index, "index"))]
+        at = index if isinstance(index, SymbolicInt) else as_int(index, "index")
+        return self[(*(slice(None),) * k, at)]
 
     def unfold(self, dim: Any, size: Any, step: Any) -> Any:
-        return unfold(self, dim, size, step)
+        return shape.unfold(trace_of(self), self, dim, size, step)
 
     def diagonal(self, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
         return shape.diagonal(trace_of(self), self, offset, dim1, dim2, readonly=False)
