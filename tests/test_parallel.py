@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.parallel_programs import PROGRAMS, shared, stencil, temporaries
 
 import tracegrad as tg
+from tests.parallel_programs import PROGRAMS, shared, stencil, temporaries
 from tracegrad.errors import (
     ArgumentError,
     OptionError,
@@ -152,7 +152,7 @@ def test_the_demand_survives_what_is_built_on_the_range():
         y, z = np.zeros_like(x), np.zeros_like(x)
         for i in reversed(tg.range(len(x), parallel=True)):
             y[i] = x[i] * 2.0
-        for i, v in zip(tg.range(len(x), parallel=True), x):
+        for i, v in zip(tg.range(len(x), parallel=True), x, strict=True):
             z[i] = y[i] * v
         return z
 

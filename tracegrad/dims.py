@@ -141,8 +141,8 @@ def _monomial(atoms: tuple[Atom, ...]) -> Monomial:
 def add(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return a + b
-    acc: dict[Monomial, int] = {}
-    for m, c in (*_terms(a), *_terms(b)):
+    acc = dict(_terms(a))
+    for m, c in _terms(b):
         acc[m] = acc.get(m, 0) + c
     return _build(acc)
 
@@ -173,13 +173,20 @@ def floordiv(e: Dim, k: int) -> Dim:
         return e // k
     if k == 1:
         return e
+    whole = _quotient(e, k)
+    if whole is not None:
+        return whole
     q, r = _split(e, k)
     if isinstance(r, int):
         return add(q, r // k)
-    lo, hi = bounds(r)
-    if lo is not None and hi is not None and lo // k == hi // k:
-        return add(q, lo // k)
-    return add(q, of_atom(FloorDiv(r, k)))
+    whole = _quotient(r, k)
+    return add(q, of_atom(FloorDiv(r, k)) if whole is None else whole)
+
+
+def _quotient(e: Expr, k: int) -> int | None:
+    """``e // k`` where it is the same for all values of the symbols."""
+    lo, hi = bounds(e)
+    return lo // k if lo is not None and hi is not None and lo // k == hi // k else None
 
 
 def mod(e: Dim, k: int) -> Dim:
@@ -191,9 +198,10 @@ def mod(e: Dim, k: int) -> Dim:
     _, r = _split(e, k)
     if isinstance(r, int):
         return r % k
-    lo, hi = bounds(r)
-    if lo is not None and hi is not None and lo // k == hi // k:
-        return add(r, -k * (lo // k))
+    for d in (e, r):
+        whole = _quotient(d, k)
+        if whole is not None:
+            return add(d, -k * whole)
     return of_atom(Mod(r, k))
 
 
@@ -253,10 +261,8 @@ def bounds(d: Dim) -> tuple[int | None, int | None]:
         up = None if times is None else is_at_most(0, times)
         if times is not None and (up or is_at_most(times, 0)):
             ends = (inner.lo, inner.hi) if up else (inner.hi, inner.lo)
-            return (
-                None if ends[0] is None else bounds(add(rest, mul(times, ends[0])))[0],
-                None if ends[1] is None else bounds(add(rest, mul(times, ends[1])))[1],
-            )
+            found = [None if at is None else bounds(add(rest, mul(times, at))) for at in ends]
+            return found[0] and found[0][0], found[1] and found[1][1]
     return _interval(d)
 
 
@@ -309,8 +315,7 @@ def _interval(d: Expr) -> tuple[int | None, int | None]:
 
 def largest(d: Dim) -> int:
     """The size of what has room for `d` elements in every case.  Raises ValueError if unbounded."""
-    hi = bounds(d)[1]
-    if hi is None:
+    if (hi := bounds(d)[1]) is None:
         raise ValueError(f"{d} has no upper bound")
     return max(0, hi)
 
@@ -329,11 +334,7 @@ def is_equal(a: Dim, b: Dim) -> bool | None:
 def is_at_most(a: Dim, b: Dim) -> bool | None:
     """Whether ``a <= b`` for all values of the symbols; None when it depends or is unknown."""
     lo, hi = bounds(add(b, mul(a, -1)))
-    if lo is not None and lo >= 0:
-        return True
-    if hi is not None and hi < 0:
-        return False
-    return None
+    return True if lo is not None and lo >= 0 else False if hi is not None and hi < 0 else None
 
 
 def is_divisible(d: Dim, k: int) -> bool | None:
@@ -386,9 +387,8 @@ def symbols(d: Dim) -> frozenset[Symbol]:
     if isinstance(d, int):
         return frozenset()
     found: set[Symbol] = set()
-    for m, _ in d.terms:
-        for atom in m:
-            found |= {atom} if isinstance(atom, Symbol) else symbols(atom.e)
+    for atom in (atom for m, _ in d.terms for atom in m):
+        found |= {atom} if isinstance(atom, Symbol) else symbols(atom.e)
     return frozenset(found)
 
 

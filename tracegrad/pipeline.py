@@ -37,6 +37,7 @@ from tracegrad.schedule.effects import Copied
 from tracegrad.schedule.plan import Plan, make_plan
 from tracegrad.trace.segments import set_reach
 
+
 def not_in_place(copies: Sequence[Copied]) -> UnsupportedError:
     """The refusal of ``inplace="require"``, at the first copy."""
     more = f" (and {len(copies) - 1} more, see explain())" if len(copies) > 1 else ""
@@ -140,9 +141,7 @@ class Lowering:
     @cached_property
     def plan(self) -> Plan:
         names = self.select(self.joint)[1]
-        plan = make_plan(
-            self.optimized, names=names, threads=thread_count(self.options.threads)
-        )
+        plan = make_plan(self.optimized, names=names, threads=thread_count(self.options.threads))
         if self.options.inplace == "require" and plan.copies:
             raise not_in_place(plan.copies)
         return plan

@@ -11,7 +11,7 @@ def _table(rng, n, m):
     return (rng.uniform(0.0, 1.0, (n, m)),)
 
 
-@kernel(_table, small={"n": 12, "m": 9}, large={"n": 150, "m": 120})
+@kernel(_table, small={"n": 12, "m": 9}, large={"n": 400, "m": 240})
 def covariance(data):
     """The covariance matrix of the columns, one row of its upper triangle at a time."""
     n, m = data.shape
@@ -23,7 +23,7 @@ def covariance(data):
     return np.sum(np.sin(cov))
 
 
-@kernel(_table, small={"n": 12, "m": 9}, large={"n": 150, "m": 120})
+@kernel(_table, small={"n": 12, "m": 9}, large={"n": 400, "m": 240})
 def correlation(data):
     """The correlation matrix of the columns; a nearly constant column counts as deviation 1."""
     n, m = data.shape

@@ -243,13 +243,16 @@ def deriche(alpha, image):
 
 @form
 def mandelbrot(c, steps):
-    def step(s):
-        z, total = s
+    def step(s, n):
+        z, last, total = s
         inside = jnp.abs(z) < 2.0
         z = jnp.where(inside, z**2 + c, z)
-        return z, total + jnp.where(inside, jnp.exp(-(z.real**2 + z.imag**2)), 0.0)
+        total += jnp.where(inside, jnp.exp(-(z.real**2 + z.imag**2)), 0.0)
+        return (z, jnp.where(inside, n, last), total), None
 
-    return jnp.sum(repeat(step, (jnp.zeros_like(c), jnp.zeros(c.shape)), steps)[1])
+    start = jnp.zeros_like(c), jnp.zeros(c.shape, jnp.int64), jnp.zeros(c.shape)
+    (_, last, total), _ = lax.scan(step, start, jnp.arange(steps))
+    return jnp.sum(total) + jnp.sum(last)
 
 
 # ------------------------------------------------------------------------- products and tables

@@ -14,7 +14,9 @@ def acceleration(pos, mass):
     """The pull on each of n bodies; pos is (n, 3), mass (n, 1)."""
     x, y, z = pos[:, 0:1], pos[:, 1:2], pos[:, 2:3]
     dx, dy, dz = x.T - x, y.T - y, z.T - z
-    inverse = (dx**2 + dy**2 + dz**2 + SOFTENING**2) ** -1.5
+    inverse = dx**2 + dy**2 + dz**2 + SOFTENING**2
+    apart = inverse > 0.0
+    inverse[apart] = inverse[apart] ** -1.5
     ax, ay, az = (GRAVITY * (d * inverse) @ mass for d in (dx, dy, dz))
     return np.hstack((ax, ay, az))
 

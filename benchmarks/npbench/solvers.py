@@ -19,7 +19,7 @@ def _dominant(rng, n):
 @kernel(
     lambda rng, n: (rng.uniform(0.1, 0.4, n) / np.arange(1, n + 1),),
     small={"n": 10},
-    large={"n": 60},
+    large={"n": 1000},
 )
 def durbin(r):
     """The Yule-Walker equations by Durbin's recursion."""
@@ -38,7 +38,7 @@ def durbin(r):
 @kernel(
     lambda rng, m, n: (rng.uniform(0.0, 1.0, (m, n)) + np.eye(m, n),),
     small={"m": 11, "n": 9},
-    large={"m": 120, "n": 60},
+    large={"m": 200, "n": 120},
 )
 def gramschmidt(a):
     """QR factors by modified Gram-Schmidt."""
@@ -54,7 +54,7 @@ def gramschmidt(a):
     return np.sum(np.sin(q)) + np.sum(r * r)
 
 
-@kernel(lambda rng, n: (_definite(rng, n),), small={"n": 9}, large={"n": 40})
+@kernel(lambda rng, n: (_definite(rng, n),), small={"n": 9}, large={"n": 240})
 def cholesky(a):
     """The lower factor, in place."""
     n = a.shape[0]
@@ -68,7 +68,7 @@ def cholesky(a):
     return np.sum(np.sin(np.tril(a)))
 
 
-@kernel(lambda rng, n: (_dominant(rng, n),), small={"n": 9}, large={"n": 40})
+@kernel(lambda rng, n: (_dominant(rng, n),), small={"n": 9}, large={"n": 200})
 def lu(a):
     """Both factors in place, without pivoting."""
     n = a.shape[0]
@@ -82,7 +82,7 @@ def lu(a):
 
 
 @kernel(
-    lambda rng, n: (_dominant(rng, n), rng.uniform(0.0, 1.0, n)), small={"n": 9}, large={"n": 40}
+    lambda rng, n: (_dominant(rng, n), rng.uniform(0.0, 1.0, n)), small={"n": 9}, large={"n": 200}
 )
 def ludcmp(a, b):
     """A linear system by its LU factors and two triangular solves."""
@@ -104,7 +104,7 @@ def ludcmp(a, b):
 @kernel(
     lambda rng, n: (_dominant(rng, n) / n, rng.uniform(0.0, 1.0, n)),
     small={"n": 10},
-    large={"n": 200},
+    large={"n": 1000},
 )
 def trisolv(low, b):
     """Forward substitution with a lower triangular matrix."""

@@ -1,7 +1,8 @@
 """Loops that write arrays in place, for what their reverse reads of what they leave behind.
 
 Each program takes one array.  `kept` is the number of elements that the loops of its gradient
-tape: what the reverse needs and a later write has changed.
+tape: what the reverse needs and a later write has changed.  Where a write is `hidden` from
+gradients, finite differences say nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ class InPlace:
     function: Callable[[np.ndarray], np.ndarray]
     at: np.ndarray
     kept: int
+    hidden: bool = False
 
 
 PROGRAMS: dict[str, InPlace] = {}
 
 
-def program(kept: int, at: np.ndarray = LINE):
+def program(kept: int, at: np.ndarray = LINE, hidden: bool = False):
     def add(function):
-        PROGRAMS[function.__name__] = InPlace(function, at, kept)
+        PROGRAMS[function.__name__] = InPlace(function, at, kept, hidden)
         return function
 
     return add
@@ -88,7 +90,7 @@ def time_levels(x):
     u = np.zeros((12, N))
     u[0] = x
     for t in range(11):
-        u[t + 1, 1:-1] = np.sin(u[t, 1:-1]) * u[t, 2:] + u[t, :-2]
+        u[t + 1, 1:-1] = np.sin(u[t, 1:-1]) * u[t, 2:] + 0.3 * u[t, :-2]
     return np.sum(u[-1] * u[-1])
 
 
@@ -267,11 +269,11 @@ def wavefronts(a):
     for _ in range(8):
         for i in range(1, 9):
             for j in range(1, 9):
-                b[i, j] = np.sin(b[i - 1, j]) * b[i, j - 1] * b[i, j]
+                b[i, j] = 0.4 * np.sin(b[i - 1, j]) * b[i, j - 1] * b[i, j]
     return np.sum(b * b)
 
 
-@program(kept=N - 1)
+@program(kept=N - 1, hidden=True)
 def hidden_write(x):
     """A write that gradients do not see comes later: the value it hides is not what is read."""
     y = x * 1.0

@@ -18,7 +18,7 @@ import tracegrad as tg
 from tests.fuzz.control_statements import Controlled
 from tests.fuzz.draw import Draw
 from tests.fuzz.judge_numpy import Outcome
-from tests.fuzz.program import Arg, Program, function, lines_run
+from tests.fuzz.program import Arg, Program, TooLong, function, run_short
 from tests.fuzz.ragged_statements import REDUCTIONS, Ragged
 
 CONDITIONS = (
@@ -97,7 +97,7 @@ class Loops(Ragged, Controlled):
         if depth < 3:
             table += [
                 (2, lambda: self.branch(depth)),
-                (2 if depth < 2 else 1, lambda: self.loop(depth)),
+                ((2 + r) if depth < 2 else 1, lambda: self.loop(depth)),
             ]
         return d.weighted(table)
 
@@ -251,10 +251,11 @@ def make(seed: int) -> Program:
     """The program of one seed; most of those that NumPy refuses are drawn again."""
     draw = Draw(seed)
     keeps_errors = draw.chance(0.15)
-    for _ in range(12):
+    for _ in range(30):
         p = Loops(draw).make()
-        found, lines = lines_run(lambda p=p: Outcome(run(p), [a.make() for a in p.args]))
-        if lines > LONGEST:
+        try:
+            found = run_short(lambda p=p: Outcome(run(p), [a.make() for a in p.args]), LONGEST)
+        except TooLong:
             continue
         if found.error is not None:
             if keeps_errors:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import re
 import time
@@ -22,9 +23,11 @@ from tests.fuzz.judge_numpy import REFUSALS, Outcome, Refused, is_single
 from tests.fuzz.laws import Disagreement, same
 from tests.fuzz.loops import make, run
 from tests.fuzz.program import Program, shrink
-from tracegrad.errors import TracegradError
+from tracegrad.errors import MemoryLimitError, TracegradError
 
 ALLOWED = REFUSALS | {"loop", "outside_write", "closure_mutation", "carry_type", "branch_type"}
+
+SEGMENTED = 6000  # bytes: a limit under which most of these loops are run in segments
 
 
 def check_program(p: Program, *, backend: str = "numpy", gradients: bool = True) -> str:
@@ -149,24 +152,48 @@ def _check_gradients(f: Callable[..., Any], p: Program, backend: str, rolled: bo
                     *[a.make() for a in p.args]
                 )
         except TracegradError as e:
+            if isinstance(e, MemoryLimitError):
+                raise
             if e.kind in ALLOWED:
                 raise Refused(f"gradient {e.kind}") from e
             raise Disagreement("gradient refused", f"[{e.kind}] {e}") from e
 
-    total, grads = gradient()
     single = is_single(p.text, p.args)
+    loose, tight = (2e-3, 1e-4) if single else (1e-8, 1e-9)
+
+    def agree(what: str, found: Any, wanted: Any) -> None:
+        same(f"gradient: value, {what}", np.float64(found[0]), np.float64(wanted[0]), tight)
+        for k, g, w in zip(wrt, found[1], wanted[1], strict=True):
+            same(f"gradient of {p.args[k].name}: {what}", g, w, loose)
+
+    total, grads = gradient()
     if rolled:
-        same_total, others = gradient(loops="unroll")
-        same("gradient: value", np.float64(total), np.float64(same_total), 1e-4 if single else 1e-9)
-        for k, g, w in zip(wrt, grads, others, strict=True):
-            same(
-                f"gradient of {p.args[k].name}: rolled against unrolled",
-                g,
-                w,
-                2e-3 if single else 1e-8,
-            )
+        agree("rolled against unrolled", (total, grads), gradient(loops="unroll"))
+        with contextlib.suppress(MemoryLimitError):
+            agree("in segments", gradient(memory_limit=SEGMENTED), (total, grads))
     if not single and "no_grad" not in p.text and np.isfinite(total):
         _check_slope(value, p, wrt, grads)
+        _check_forward(value, p, wrt, grads, backend)
+
+
+def _check_forward(
+    value: Callable[..., Any],
+    p: Program,
+    wrt: Sequence[int],
+    grads: Sequence[np.ndarray],
+    backend: str,
+) -> None:
+    rng = np.random.default_rng(5)
+    ways = {k: np.asarray(rng.uniform(-1, 1, p.args[k].shape)) for k in wrt}
+    run = tg.compile(value, backend=backend)
+    tangents = tuple(ways.get(k) for k in range(len(p.args)))
+    try:
+        with np.errstate(all="ignore"):
+            _, dot = tg.jvp(run, tuple(a.make() for a in p.args), tangents)
+    except TracegradError as e:
+        raise Disagreement("jvp refused", f"[{e.kind}] {e}") from e
+    slope = float(sum(np.vdot(g, ways[k]) for k, g in zip(wrt, grads, strict=True)))
+    same("jvp against vjp", np.float64(dot), np.float64(slope), 1e-7)
 
 
 def _check_slope(

@@ -11,7 +11,7 @@ import textwrap
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.judge_torch import Answer
-from tests.fuzz.program import Arg, Program, lines_run
+from tests.fuzz.program import Arg, Program, TooLong, run_short
 
 LONGEST = 600  # lines that a program runs: unrolled, they are all in one trace
 
@@ -257,9 +257,12 @@ def make(seed: int) -> Program:
     """The program of one seed; most of those that PyTorch refuses are drawn again."""
     draw = Draw(seed)
     keeps_errors = draw.chance(0.15)
-    for _ in range(12):
+    for _ in range(30):
         p = TorchLoops(draw).make()
-        found, lines = lines_run(lambda p=p: Answer(p.copied_text, p.args))
-        if lines < LONGEST and (found.kind is None or keeps_errors):
+        try:
+            found = run_short(lambda p=p: Answer(p.copied_text, p.args), LONGEST)
+        except TooLong:
+            continue
+        if found.kind is None or keeps_errors:
             break
     return p

@@ -104,8 +104,12 @@ def function(text: str, **names: Any) -> Callable[..., Any]:
     return space["f"]  # type: ignore[no-any-return]
 
 
-def lines_run(call: Callable[[], Any]) -> tuple[Any, int]:
-    """What `call` returns, and how many lines of programs ran for it."""
+class TooLong(BaseException):
+    """A program ran more lines than it may."""
+
+
+def run_short(call: Callable[[], Any], limit: int) -> Any:
+    """What `call` returns; TooLong once it has run more than `limit` lines of programs."""
     count = 0
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
@@ -113,12 +117,14 @@ def lines_run(call: Callable[[], Any]) -> tuple[Any, int]:
         if not frame.f_code.co_filename.startswith("<program"):
             return None
         count += event == "line"
+        if count > limit:
+            raise TooLong
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        return call(), count
+        return call()
     finally:
         sys.settrace(before)
 

@@ -188,7 +188,7 @@ KEEP = "np.sum(x, where=mask)"
     remedy=KEEP,
 )
 def selected(x):
-    return np.mean(x[x > 0])
+    return np.median(x[x > 0])
 
 
 @data_dependent(

@@ -15,7 +15,8 @@ def by_item(rows):
 def test_lists_everything(cache_dir):
     rows = by_item(doctor())
     assert set(rows) == {
-        "python", "numpy", "C compiler", "flags", "Python.h", "launcher", "cache", "BLAS", "nvcc",
+        "python", "numpy", "C compiler", "flags", "Python.h", "launcher", "threads", "cache",
+        "BLAS", "nvcc",
     }  # fmt: skip
     assert rows["C compiler"].state == "ok" and "-ffp-contract=off" in rows["flags"].value
     assert str(cache_dir) in rows["cache"].value

@@ -90,6 +90,7 @@ class Backward:
         n = len(region.nodes)
         nodes = [node for k, node in enumerate(b.nodes) if k < n or live[k]]
         self.forward, self._nodes = _parts_first(region, nodes)
+        self._again = self.forward
         self._unwritten = unwritten
         if unwritten is not None:
             self._merge(unwritten)
@@ -97,9 +98,11 @@ class Backward:
         self.graph = self._region()
 
     def _merge(self, unwritten: Unwritten) -> None:
-        """Let nodes that need equal values need the first of them."""
+        """Let nodes that need equal values need the first of them: reverse ones, and forward ones
+        where they run again.  The forward loop stays as it is, since reading a region early would
+        take a copy of it there."""
         same = same_values((*self.forward, *self._nodes), unwritten.prints)
-        self.forward = tuple(merged(node, same) for node in self.forward)
+        self._again = tuple(merged(node, same) for node in self.forward)
         self._nodes = tuple(
             merged(node, same)
             for node in self._nodes
@@ -113,7 +116,7 @@ class Backward:
         outside = [] if self._unwritten is None else list(self._unwritten.inputs.values())
         self._made = {*self._given.values(), *self._sums, *outside}
         self._made.update(r for node in self._nodes for r in node.results)
-        self._producer = {r: node for node in self.forward for r in node.results}
+        self._producer = {r: node for node in self._again for r in node.results}
         self._constant = {inputs[k] for k in (*body.consts, *body.xs)}
         if body.attrs.recompute:
             self._constant |= {inputs[k] for k in body.carries}
@@ -124,14 +127,14 @@ class Backward:
         if self._unwritten is not None and not body.attrs.recompute:
             self._look(self._unwritten, wanted)
         self._keep = kept_values(
-            self.forward, dict.fromkeys(wanted), self._constant, self._reads, self._is_repeatable
+            self._again, dict.fromkeys(wanted), self._constant, self._reads, self._is_repeatable
         )
         self._wanted = wanted
 
     def _look(self, unwritten: Unwritten, wanted: Sequence[Value]) -> None:
         """Find what the loop left behind of `wanted` and of what they can be computed from."""
         written: dict[Value, list[Node]] = {}
-        for node in self.forward:
+        for node in self._again:
             if node.op.has(Trait.UPDATES_FIRST):
                 for x in node.values():
                     written.setdefault(unwritten.original(x), []).append(node)
@@ -171,7 +174,7 @@ class Backward:
         for x in sorted(read, key=order.__getitem__):
             found = self._reads[x]
             b.append(Node(as_strided, (found.source,), ViewAttrs(found.view), (x,), loc=x.loc))
-        b.nodes += [node for node in self.forward if node in repeated]
+        b.nodes += [node for node in self._again if node in repeated]
         b.nodes += self._nodes
         used = {x for node in b.nodes for x in node.values()}
         outside = {} if self._unwritten is None else self._unwritten.inputs

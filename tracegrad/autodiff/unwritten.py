@@ -70,6 +70,9 @@ class Unwritten:
         self.region = node.regions[-1]
         self.fresh: Names = around.fresh if around is not None else count()
         self.inputs: dict[Value, Value] = {}
+        outer = around.indices if isinstance(around, Unwritten) else frozenset()
+        self.indices: frozenset[str] = outer | {self.attrs.index}
+        self._is_ambiguous = self.attrs.index in outer
         self._at = {x: k for k, x in enumerate(self.region.inputs)}
         self._index = symbol(self.attrs.index, 0, add(self._trips, -1))
         self._own = {self.attrs.index: self._index}
@@ -141,7 +144,7 @@ class Unwritten:
         """The value of the reverse region that has the elements `wanted` of `base`, a value of the
         forward one: an input for constants of the loop, or for a value outside."""
         wanted = moved(wanted, self._own)
-        source = self._source(base, wanted)
+        source = None if self._is_ambiguous else self._source(base, wanted)
         if source is None:
             return None
         found = self._outside(source, wanted, size * _largest(self._trips))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tracegrad.codegen.c_family import pointer
 from tracegrad.codegen.c_library import define
-from tracegrad.dims import Dim, symbols
+from tracegrad.dims import Dim, largest, symbols
 from tracegrad.dtypes import FLOATS
 from tracegrad.loops.ir import Check
 from tracegrad.loops.program import (
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from tracegrad.codegen.unit import _Unit
 
 INDENT = "  "
-WORDS = frozenset("given context chunk worker trips first end k c detail".split())
+# Names of the chunk functions, which no buffer may have.
+WORDS = frozenset(
+    ("given", "context", "chunk", "worker", "trips", "first", "end", "k", "c", "detail")
+)
 
 define(
     "chunks_on_threads",
@@ -68,12 +71,16 @@ define(
     "join_parts",
     FLOATS,
     """
-/* Add `chunks` arrays of n elements in a fixed tree, neighbours first, and their sum to total. */
+/* Add `chunks` arrays of n elements, `apart` elements from one to the next, in a fixed tree,
+   neighbours first, and their sum to total. */
 static TG_NOINLINE void tg_join_parts_$t($T *restrict total, $T *restrict parts, ptrdiff_t n,
-    ptrdiff_t chunks) {
+    ptrdiff_t apart, ptrdiff_t chunks) {
   for (ptrdiff_t step = 1; step < chunks; step *= 2)
-    for (ptrdiff_t c = 0; c + step < chunks; c += 2 * step)
-      for (ptrdiff_t k = 0; k < n; ++k) parts[c * n + k] += parts[(c + step) * n + k];
+    for (ptrdiff_t c = 0; c + step < chunks; c += 2 * step) {
+      $T *const one = parts + c * apart;
+      const $T *const other = one + step * apart;
+      for (ptrdiff_t k = 0; k < n; ++k) one[k] += other[k];
+    }
   for (ptrdiff_t k = 0; k < n; ++k) total[k] += parts[k];
 }
 """,
@@ -151,9 +158,14 @@ class ChunkPrinter:
         for total, parts in workers.sums:
             b = unit.buffers[total]
             self.called.add(f"join_parts_{b.dtype.name}")
-            call = f"{unit.names[total]}, {unit.names[parts]}, {b.size}, {workers.chunks}"
+            sizes = f"{b.size}, {self._apart(workers, parts)}, {workers.chunks}"
+            call = f"{unit.names[total]}, {unit.names[parts]}, {sizes}"
             yield f"{inner}tg_join_parts_{b.dtype.name}({call});"
         yield f"{pad}}}"
+
+    def _apart(self, workers: Workers, parts: str) -> int:
+        """The elements of one part."""
+        return largest(self.unit.buffers[parts].size) // workers.chunks
 
     def _passed(self, loop: HostLoop) -> list[Buffer]:
         """Arguments of the unit that the chunks use."""
@@ -195,8 +207,9 @@ class ChunkPrinter:
             at += f" + worker * {workers.stride}" if b.name in workers.private else ""
             yield f"{pointer(b.dtype, unit.names[b.name], const=False)} = (void *)({at});"
         for total, parts in workers.sums:
-            b, at = unit.buffers[total], unit.buffers[parts].offset
-            part = f"({b.dtype.c} *)(void *)(ws + {at}) + chunk * {b.size}"
+            b, base = unit.buffers[total], unit.buffers[parts].offset
+            apart = self._apart(workers, parts)
+            part = f"({b.dtype.c} *)(void *)(ws + {base}) + chunk * {apart}"
             yield f"{pointer(b.dtype, unit.names[total], const=False)} = {part};"
             yield f"for (ptrdiff_t k = 0; k < {b.size}; ++k) {unit.names[total]}[k] = -0.0;"
         yield "(void)ws;"
@@ -212,7 +225,7 @@ class ChunkPrinter:
         yield f"const ptrdiff_t first = {trips} * chunk / {workers.chunks};"
         yield f"const ptrdiff_t end = {trips} * (chunk + 1) / {workers.chunks};"
         if loop.reverse:
-            yield f"for (ptrdiff_t k = first; k < end; ++k) {{"
+            yield "for (ptrdiff_t k = first; k < end; ++k) {"
             yield f"{INDENT}const ptrdiff_t {i} = {trips} - 1 - k;"
         else:
             yield f"for (ptrdiff_t {i} = first; {i} < end; ++{i}) {{"

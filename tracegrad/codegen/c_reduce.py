@@ -215,6 +215,8 @@ def _lanes(
     yield f"{pad}  }}"
     yield f"{pad}}}"
     if not isinstance(end, int) or end % LANES:
+        if not isinstance(end, int):
+            yield f"{pad}TG_SIMD"
         yield pad + p.for_head(var.name, base, stop)
         yield from _accumulate(
             p, s, [(t, f"{t.lanes}[{name} - {base}]") for t in totals], depth + 1

@@ -260,7 +260,8 @@ class _Unit:
         test = list(self.steps(loop.test, pad + INDENT))
         body = list(self.steps(loop.body, pad + INDENT))
         limit = "" if loop.var.hi is None else f" {i} < {loop.var.hi + 1}"
-        if limit or any(loop.var in _indices(s) for s in all_steps(loop.body)):
+        inside = all_steps((*loop.test, *loop.body))
+        if limit or any(loop.var in _indices(s) for s in inside):
             yield f"{pad}for (ptrdiff_t {i} = 0;{limit}; ++{i}) {{"
         else:
             yield f"{pad}for (;;) {{"

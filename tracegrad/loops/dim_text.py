@@ -13,6 +13,7 @@ def parse_dim(text: str, symbol_of: Mapping[str, Expr]) -> Dim:
 
     Raises KeyError for an unknown symbol and ValueError for malformed text.
     """
+
     def walk(node: ast.AST) -> Dim:
         match node:
             case ast.Expression(body=body):

@@ -126,7 +126,7 @@ def _run_chunks(
 ) -> tuple[int, int]:
     """A loop with sums, chunk by chunk: the same additions as on any number of threads."""
     trips, n = evaluate(loop.trips, env), workers.chunks
-    parts = {s: arrays[held].reshape(n, -1) for s, held in workers.sums}
+    parts = {s: arrays[p].reshape(n, -1)[:, : arrays[s].size] for s, p in workers.sums}
     for c in range(n):
         own = {s: part[c] for s, part in parts.items()}
         for part in own.values():
@@ -151,10 +151,11 @@ def _run_while(
 ) -> tuple[int, int]:
     i, last = 0, span_of(loop.var)[1]
     while last is None or i <= last:
-        status, detail = _run_steps(loop.test, arrays, env)
+        at = env | {loop.var.name: i}
+        status, detail = _run_steps(loop.test, arrays, at)
         if status or not arrays[loop.flag][0]:
             return status, detail
-        status, detail = _run_steps(loop.body, arrays, env | {loop.var.name: i})
+        status, detail = _run_steps(loop.body, arrays, at)
         if status:
             return status, detail
         i += 1

@@ -129,7 +129,8 @@ class _ProgramReader(KernelReader):
             total = self.local()
             self.expect("in")
             sums.append((total, self.local()))
-        return Workers(*numbers, tuple(private), tuple(sums))
+        chunks, threads, stride = numbers
+        return Workers(chunks, threads, stride, tuple(private), tuple(sums))
 
     def inside(self, kernels: Mapping[str, Kernel]) -> tuple[Step, ...]:
         self.expect("{")
@@ -151,10 +152,10 @@ class _ProgramReader(KernelReader):
         loc = self.loc()
         self.expect("{")
         self.expect("test")
-        test = self.inside(kernels)
         var = Symbol(name, 0, hi)
         self.symbols[name] = of_atom(var)
         self.scalars[name] = I64
+        test = self.inside(kernels)
         body = self.steps(kernels)
         self.scalars, self.symbols = outer
         return WhileLoop(var, flag, test, body, loc)

@@ -77,9 +77,9 @@ class Workers:
     Chunk c of `chunks` is the iterations from ``trips*c // chunks`` on, counted in the order of
     the loop; its iterations run in order, the chunks in any.  Thread w has its own copies of the
     buffers `private`, ``w * stride`` bytes behind their offsets.  `sums` are pairs (buffer,
-    parts): the iterations only add to the buffer; chunk c adds to part c of `parts` (as many
-    elements as the buffer each) from nothing, and at the end the parts are added in pairs, those
-    of neighbours first, and the total to the buffer.
+    parts): the iterations only add to the buffer; chunk c adds to part c of the `chunks` equal
+    parts (each holds the buffer, and perhaps more) from nothing, and at the end the parts are
+    added in pairs, those of neighbours first, and the total to the buffer.
     """
 
     chunks: int
@@ -112,7 +112,7 @@ class WhileLoop:
     """Run `test`; while it leaves the first element of buffer `flag` (bool) true, run `body` and
     `test` again.
 
-    `var` counts the iterations from 0; its range ends at the last one that is allowed (then it
+    `var`, which both may use, counts the iterations from 0; its range ends at the last one that is allowed (then it
     is over without another test), or is open.
     """
 

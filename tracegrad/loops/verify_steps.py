@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tracegrad.dims import Dim, Symbol, bounds, is_equal, largest, mul, span_of, symbols
+from tracegrad.dims import Dim, Symbol, bounds, is_equal, largest, span_of, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
 from tracegrad.loops.ir import Access, Check
@@ -55,8 +55,8 @@ def _verify_block(
                     loc=step.loc,
                 )
             _verify_scalar(program, step, step.flag, buffers, (BOOL,))
-            _verify_block(program, step.test, buffers, scope)
             inner = {**scope, step.var.name: step.var}
+            _verify_block(program, step.test, buffers, inner)
             _verify_block(program, step.body, buffers, inner)
         elif isinstance(step, Branch):
             few = (BOOL, I64) if len(step.cases) == 2 else (I64,)
@@ -92,7 +92,8 @@ def _verify_workers(
         a, b = buffers.get(total), buffers.get(parts)
         if a is None or b is None or b.place is not Place.ARENA:
             raise fail(f"no buffers {total} and {parts}")
-        if a.dtype is not b.dtype or is_equal(b.size, mul(a.size, w.chunks)) is not True:
+        room = largest(b.size) // w.chunks
+        if a.dtype is not b.dtype or largest(a.size) > room or room * w.chunks != b.size:
             raise fail(f"{parts} does not hold {w.chunks} times {total}")
 
 

@@ -61,8 +61,8 @@ class WhileAttrs(Attrs):
     """While the first region gives True, the second gives the next carries.
 
     Operands are `carries` initial values and `consts` values that both regions only read; both
-    take all of them.  The second region may use `index`, the number of the iteration, and its
-    outputs behind the carries are stacked there.  With `most` > 0 it runs at most so many times,
+    take all of them and may use `index`, the number of the iteration.  Outputs of the second behind
+    the carries are stacked there.  With `most` > 0 it runs at most so many times,
     which is the leading size of the stacks (elements not reached are undefined); with 0 there is
     no limit and are no stacks.
     """
@@ -85,7 +85,7 @@ def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> An
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n:]
     stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
-    while (not attrs.most or k < attrs.most) and test(*state, *consts)[0]:
+    while (not attrs.most or k < attrs.most) and test(*state, *consts, **{attrs.index: k})[0]:
         out = body(*state, *consts, **{attrs.index: k})
         state = out[:n]
         for stack, y in zip(stacks, out[n:], strict=True):

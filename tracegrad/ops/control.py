@@ -145,9 +145,7 @@ def loop_index(attrs: LoopAttrs) -> Expr:
 def stacked(index: str, trips: Dim, element: TensorType) -> TensorType:
     """The type of a stack: an axis that depends on the index has room for its largest size, and
     iterations fill the front of it."""
-    sizes = (
-        largest(n) if any(s.name == index for s in symbols(n)) else n for n in element.shape
-    )
+    sizes = (largest(n) if any(s.name == index for s in symbols(n)) else n for n in element.shape)
     return TensorType((trips, *sizes), element.dtype)
 
 

@@ -15,6 +15,7 @@ from tracegrad.runtime import toolchain
 from tracegrad.runtime.blas import find_blas
 from tracegrad.runtime.cache import disk_cache
 from tracegrad.runtime.launch import launcher_module
+from tracegrad.runtime.threads import load_pool, thread_count
 
 State = Literal["ok", "missing", "problem"]
 
@@ -38,6 +39,7 @@ def doctor() -> tuple[Row, ...]:
         *compiler_rows,
         _headers_row(),
         _launcher_row(compiler),
+        _threads_row(compiler),
         *_cache_rows(),
         _blas_row(),
         _nvcc_row(),
@@ -93,6 +95,18 @@ def _launcher_row(compiler: toolchain.Compiler | None) -> Row:
     if module is None:
         return Row("launcher", "missing", "ctypes", cost)
     return Row("launcher", "ok", f"C extension {module.__file__}")
+
+
+def _threads_row(compiler: toolchain.Compiler | None) -> Row:
+    cost = "parallel loops run on one thread"
+    if compiler is None:
+        return Row("threads", "missing", "none (there is no compiler)", cost)
+    try:
+        count = thread_count(None)
+        load_pool(compiler)
+    except TracegradError as error:
+        return Row("threads", "problem", error.message.splitlines()[0], cost)
+    return Row("threads", "ok", f"{count} for parallel loops")
 
 
 def _cache_rows() -> tuple[Row, ...]:

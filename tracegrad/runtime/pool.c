@@ -7,11 +7,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 
 typedef void (*tg_chunk)(void *context, ptrdiff_t chunk, ptrdiff_t worker);
 
-enum { MOST = 64, SPINS = 4000 };
+enum { MOST = 64, SPINS = 4000, STACK = 8 << 20 };
 #define OPEN 0x10000u
 
 static struct {
@@ -105,12 +106,20 @@ static void start_workers(int wanted)
     pthread_atfork(NULL, NULL, in_child);
     pool.has_handler = 1;
   }
-  while (pool.workers < wanted) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, work, (void *)(ptrdiff_t)(pool.workers + 1)) != 0) break;
-    pthread_detach(thread);
-    pool.workers++;
+  if (pool.workers >= wanted) return;
+  /* Signals go to the threads of the program; kernels keep small arrays on the stack. */
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setstacksize(&attributes, STACK);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (pthread_t t; pool.workers < wanted; pool.workers++)
+      if (pthread_create(&t, &attributes, work, (void *)(ptrdiff_t)(pool.workers + 1)) != 0) break;
+    pthread_attr_destroy(&attributes);
   }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Run chunks 0 .. chunks-1 on up to `threads` threads, the caller among them; `worker` is below

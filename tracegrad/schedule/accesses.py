@@ -78,8 +78,8 @@ def _steps(
             _steps(step.body, inner, name, most, found)
         elif isinstance(step, WhileLoop):
             found.append(Touch(step.flag, 0, How.READ, None, step.loc))
-            _steps(step.test, env, f"{name}t.", None, found)
             inner, _ = _enter(env, name, step.var, None, None)
+            _steps(step.test, inner, f"{name}t.", None, found)
             _steps(step.body, inner, name, None, found)
         else:
             assert isinstance(step, Branch)
@@ -218,7 +218,8 @@ class _Kernel:
     ) -> None:
         name = self.buffers.get(buffer)
         if name is not None:  # else a local buffer
-            loc = loc or self.launch.loc
+            if loc is None or self.launch.kernel.loc != self.launch.loc:
+                loc = self.launch.loc  # the kernel is shared with another line
             self.touches.append(Touch(name, self.dim(index), how, times, loc))
 
     def dim(self, d: Dim) -> Dim:

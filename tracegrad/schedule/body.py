@@ -179,7 +179,7 @@ class Body:
             self.items.append(Choose(tuple(cases), (*kept, selector), node, selector))
         elif isinstance(attrs, WhileAttrs):
             given, inside = xs[attrs.carries :], (*self.indices, attrs.index)
-            flag, test = self._test(node.regions[0], node.results, given)
+            flag, test = self._test(node.regions[0], node.results, given, inside)
             body = self._inner(node.regions[1], node.results, given, inside)
             self.items.append(Cycle(attrs, (test, body), (*kept, flag), node, flag))
         else:
@@ -221,11 +221,15 @@ class Body:
         return tuple(body.items)
 
     def _test(
-        self, region: Graph, results: Sequence[Value], given: Sequence[Operand]
+        self,
+        region: Graph,
+        results: Sequence[Value],
+        given: Sequence[Operand],
+        indices: tuple[str, ...],
     ) -> tuple[Value, tuple[Item, ...]]:
         """What a region of one bool computes, and the value whose buffer holds it."""
         region = self._bind(region, results, given)
-        body = Body(region, set(), self.shared, self.indices)
+        body = Body(region, set(), self.shared, indices)
         body.lower()
         flag = Value(region.outputs[0].type, "go")
         body.copy(region.outputs[0], flag, "go")

@@ -11,7 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tracegrad.dims import Dim, Symbol, add, coefficient, counter, mul, of_atom, symbols
+from tracegrad.dims import (
+    Dim,
+    Symbol,
+    add,
+    bounds,
+    coefficient,
+    counter,
+    floordiv,
+    largest,
+    mod,
+    mul,
+    of_atom,
+    symbols,
+)
 from tracegrad.dims import substitute as substitute_dim
 from tracegrad.loops.combine import identity
 from tracegrad.loops.ir import (
@@ -54,7 +67,7 @@ class _Columns:
     """``for var in extent: before; sums; after``."""
 
     var: Symbol
-    extent: int
+    extent: Dim
     before: tuple[Stmt, ...]
     sums: Reduce
     after: tuple[Stmt, ...]
@@ -63,7 +76,7 @@ class _Columns:
 def match_columns(s: Stmt) -> _Columns | None:
     """The parts of a loop that is worth turning."""
     match s:
-        case For(var, int(extent), LoopTag.PARALLEL, body) if extent >= FEWEST:
+        case For(var, extent, LoopTag.PARALLEL, body) if _most(extent) >= FEWEST:
             places = [k for k, inner in enumerate(body) if isinstance(inner, Reduce)]
             if len(places) != 1:
                 return None
@@ -76,9 +89,14 @@ def match_columns(s: Stmt) -> _Columns | None:
     return None
 
 
+def _most(extent: Dim) -> int:
+    hi = bounds(extent)[1]
+    return 0 if hi is None else hi
+
+
 def _is_worthwhile(c: _Columns) -> bool:
     lets_only = all(isinstance(s, Let) for s in (*c.before, *c.sums.body))
-    sizes_known = all(isinstance(n, int) and n > 0 for _, n in c.sums.loops)
+    sizes_known = all(_most(n) > 0 for _, n in c.sums.loops)
     starts_plain = all(isinstance(a.init, Const) for a in c.sums.accs)
     if not (lets_only and sizes_known and starts_plain and c.sums.loops and is_straight(c.after)):
         return False
@@ -168,25 +186,25 @@ class _Turner:
     def tiles(self, c: _Columns) -> tuple[Stmt, ...]:
         """Full tiles in a loop, then a narrower one for the rest."""
         out: list[Stmt] = []
-        full, rest = divmod(c.extent, TILE)
+        full, rest = floordiv(c.extent, TILE), mod(c.extent, TILE)
         if full == 1:
             out += self.tile(c, 0, TILE)
-        elif full:
+        elif full != 0:
             var = counter(self.fresh(f"{c.var.name}_tile"), full)
             body = tuple(self.tile(c, mul(of_atom(var), TILE), TILE))
             out.append(For(var, full, LoopTag.PARALLEL, body, c.sums.loc))
-        if rest:
-            out += self.tile(c, full * TILE, rest)
+        if rest != 0:
+            out += self.tile(c, mul(full, TILE), rest)
         return tuple(out)
 
-    def tile(self, c: _Columns, start: Dim, width: int) -> list[Stmt]:
+    def tile(self, c: _Columns, start: Dim, width: Dim) -> list[Stmt]:
         """Columns ``start .. start+width-1``."""
         accs, loc = c.sums.accs, c.sums.loc
         totals = [self.fresh(f"{a.name}_row") for a in accs]
-        out: list[Stmt] = [Alloc(t, a.dtype, width, loc) for t, a in zip(totals, accs, strict=True)]
+        room = largest(width)
+        out: list[Stmt] = [Alloc(t, a.dtype, room, loc) for t, a in zip(totals, accs, strict=True)]
         out.append(self.fill(c, width, totals, [a.init for a in accs]))
         rows = c.sums.loops[-1][1]
-        assert isinstance(rows, int), "matched"
         outer = [(Symbol(self.fresh(v.name), v.lo, v.hi), n) for v, n in c.sums.loops[:-1]]
         env: dict[str, Dim] = {
             old.name: of_atom(new) for (old, _), (new, _) in zip(c.sums.loops, outer, strict=False)
@@ -206,12 +224,12 @@ class _Turner:
         out.append(self.columns(c, width, finish))
         return out
 
-    def columns(self, c: _Columns, width: int, body: Callable[[Dim], Sequence[Stmt]]) -> For:
+    def columns(self, c: _Columns, width: Dim, body: Callable[[Dim], Sequence[Stmt]]) -> For:
         """A loop over the columns of a tile."""
         var = counter(self.fresh(c.var.name), width)
         return For(var, width, LoopTag.PARALLEL, tuple(body(of_atom(var))), c.sums.loc)
 
-    def fill(self, c: _Columns, width: int, rows: list[str], values: Sequence[Expr]) -> For:
+    def fill(self, c: _Columns, width: Dim, rows: list[str], values: Sequence[Expr]) -> For:
         loc = c.sums.loc
         return self.columns(
             c, width, lambda j: [Store(r, j, v, loc) for r, v in zip(rows, values, strict=True)]
@@ -221,30 +239,30 @@ class _Turner:
         self,
         c: _Columns,
         start: Dim,
-        width: int,
+        width: Dim,
         totals: list[str],
-        rows: int,
+        rows: Dim,
         env: dict[str, Dim],
     ) -> list[Stmt]:
         """All rows: straight into the totals if few, else in groups of `ROWS`."""
-        if rows <= ROWS:
+        if _most(rows) <= ROWS:
             return [self.rows(c, start, width, totals, 0, rows, env)]
-        full, rest = divmod(rows, ROWS)
+        full, rest = floordiv(rows, ROWS), mod(rows, ROWS)
         var = counter(self.fresh("group"), full)
         body = self.group(c, start, width, totals, mul(of_atom(var), ROWS), ROWS, env)
         out: list[Stmt] = [For(var, full, LoopTag.SERIAL, tuple(body), c.sums.loc)]
-        if rest:
-            out += self.group(c, start, width, totals, full * ROWS, rest, env)
+        if rest != 0:
+            out += self.group(c, start, width, totals, mul(full, ROWS), rest, env)
         return out
 
     def group(
         self,
         c: _Columns,
         start: Dim,
-        width: int,
+        width: Dim,
         totals: list[str],
         first: Dim,
-        count: int,
+        count: Dim,
         env: dict[str, Dim],
     ) -> list[Stmt]:
         """`count` rows into local rows of their own, which are then joined to the totals."""
@@ -259,7 +277,7 @@ class _Turner:
             ]
 
         return [
-            *(Alloc(p, a.dtype, width, loc) for p, a in zip(parts, accs, strict=True)),
+            *(Alloc(p, a.dtype, largest(width), loc) for p, a in zip(parts, accs, strict=True)),
             self.fill(c, width, parts, neutral),
             self.rows(c, start, width, parts, first, count, env),
             self.columns(c, width, join),
@@ -269,10 +287,10 @@ class _Turner:
         self,
         c: _Columns,
         start: Dim,
-        width: int,
+        width: Dim,
         targets: list[str],
         first: Dim,
-        count: int,
+        count: Dim,
         env: dict[str, Dim],
     ) -> For:
         """`count` rows from `first`, each added to the local rows `targets`."""

@@ -32,13 +32,14 @@ def assign_offsets(lifetimes: Sequence[Lifetime], start: int = 0) -> tuple[list[
     for k in order:
         while expired < len(ends) and lifetimes[ends[expired]].last < lifetimes[k].first:
             dead = ends[expired]
-            gaps.release(offsets[dead], _padded(lifetimes[dead].nbytes))
+            gaps.release(offsets[dead], padded(lifetimes[dead].nbytes))
             expired += 1
-        offsets[k] = gaps.take(_padded(lifetimes[k].nbytes))
+        offsets[k] = gaps.take(padded(lifetimes[k].nbytes))
     return offsets, gaps.top
 
 
-def _padded(nbytes: int) -> int:
+def padded(nbytes: int) -> int:
+    """The next multiple of `ALIGN`."""
     return max(ALIGN, -(-nbytes // ALIGN) * ALIGN)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tracegrad.dims import Dim, Expr, Monomial, Symbol, add, bounds, mul, of_atom
-from tracegrad.errors import UnsupportedError
+from tracegrad.errors import Location, UnsupportedError
 from tracegrad.loops.program import Buffer, HostLoop, Step
 from tracegrad.schedule.accesses import How, Touch, touches
 
@@ -199,7 +199,7 @@ def refuse(loop: HostLoop, c: Conflict, buffer: Buffer, names: Mapping[str, str]
             "elements from an array that the loop does not write"
         )
     first = c.one if c.one.how is not How.READ else c.other
-    notes = []
+    notes: list[tuple[str, Location | None]] = []
     other = c.other if first is c.one else c.one
     if other.loc is not None and other.loc != first.loc:
         notes.append((f"and {other.how.value} here:", other.loc))

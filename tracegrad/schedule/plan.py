@@ -171,10 +171,11 @@ class _Planner:
             if first <= span[0] and span[1] <= last and v not in kept
         }
         inputs = item.node.regions[0].inputs
-        names = {
-            buffers[find(v)].name: v.hint or x.hint
-            for v, x in zip(item.node.results, inputs, strict=False)
-        }
+        names: dict[str, str] = {}
+        for v, x in zip(item.node.results, inputs, strict=False):
+            b = buffers[find(v)]
+            derived = b.place is Place.OUTPUT and item.attrs.parallel is Parallel.POSSIBLE
+            names[b.name] = b.hint if derived else v.hint or x.hint
         before, outer = (len(self.checks), len(threads.notes)), threads.inside
         threads.inside = True
         body = tuple(self._step(x, buffers) for x in item.blocks[0])

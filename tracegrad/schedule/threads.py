@@ -9,7 +9,7 @@ from tracegrad.dims import largest
 from tracegrad.graph.ir import Value
 from tracegrad.loops.program import Buffer, HostLoop, Place, Workers
 from tracegrad.ops.control import Parallel
-from tracegrad.schedule.memory import Lifetime, assign_offsets
+from tracegrad.schedule.memory import Lifetime, assign_offsets, padded
 from tracegrad.schedule.parallel import chunks_of, dependences, refuse
 
 Span = Sequence[int]  # first and last launch
@@ -73,8 +73,6 @@ class Threads:
         self.notes.append(
             f"{where}a parallel {kind}: {chosen.number} chunks{sums}, up to {threads} threads"
         )
-        if threads == 1 and not chosen.sums:
-            return loop, True
         stride = self._section(span, private, threads)
         parts = tuple((s, self._parts(span, by_name[s], chosen.number)) for s in chosen.sums)
         workers = Workers(chosen.number, threads, stride, tuple(sorted(own)), parts)
@@ -91,7 +89,8 @@ class Threads:
 
     def _parts(self, span: Span, total: Buffer, chunks: int) -> str:
         assert isinstance(total.size, int)
-        size = chunks * total.size
+        # Each part begins a cache line, since threads add to neighbouring ones at once.
+        size = chunks * (padded(total.size * total.dtype.nbytes) // total.dtype.nbytes)
         name = f"{total.name}_parts{len(self.sections)}"
         made = Buffer(name, total.dtype, size, Place.ARENA, shape=(size,), hint=name)
         self.sections.append(Section(span[0], span[1], size * total.dtype.nbytes, parts=made))

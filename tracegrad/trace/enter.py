@@ -281,7 +281,8 @@ def _results(
         if again is not None and trace.parent is None:
             outputs.append(outputs[again])
             continue
-        kind = Kind.WEAK if x.weak else Kind.SCALAR if x.scalar else Kind.ARRAY
+        weak = x.weak and x.element_type.is_inexact  # ints leave as NumPy scalars
+        kind = Kind.WEAK if weak else Kind.SCALAR if x.scalar else Kind.ARRAY
         outputs.append(OutLeaf(kind, len(operands)))
         operands.append(trace.operand(x))
     return operands, outputs, tree, returned  # type: ignore[return-value]

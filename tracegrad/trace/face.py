@@ -39,7 +39,7 @@ def _is_weak(args: list[Arg]) -> bool:
 
 
 def operate(op: OpDef, *xs: Any) -> Any:
-    """An operator: arithmetic among Python floats stays weak."""
+    """An operator: arithmetic among Python numbers stays weak."""
     trace = trace_of(*xs)
     for x in xs:
         if isinstance(x, MaskedRead):
@@ -47,7 +47,7 @@ def operate(op: OpDef, *xs: Any) -> Any:
     args = [as_arg(trace, x) for x in xs]
     weak = _is_weak(args)
     out = apply_op(trace, op, args, weak=weak)
-    if weak and not out.element_type.is_inexact:
+    if weak and out.element_type.is_bool:
         out.weak = False
     return out
 

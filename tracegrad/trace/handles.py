@@ -13,6 +13,7 @@ from tracegrad.trace import known
 from tracegrad.trace.memory import Memory, Tracer
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.nesting import Nesting
+from tracegrad.trace.windows import refresh
 from tracegrad.views import family
 from tracegrad.views.family import CreationKind
 
@@ -42,6 +43,8 @@ class Handles(Nesting):
 
     def handle(self, x: Tracer) -> Value:
         """The handle of `x` in this trace's graph."""
+        if x.memory.window is not None:
+            refresh(self, x.memory)
         if x._value is None:
             root = self._root(x)
             if not x.alias.view and not x.alias.is_view:

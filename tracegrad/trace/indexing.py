@@ -33,6 +33,7 @@ from tracegrad.trace.symbolic import SymbolicInt, Unrollable
 from tracegrad.trace.symbolic_index import symbolic_span, wrapped
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
+from tracegrad.trace.windows import open_window
 from tracegrad.types import shape_text
 
 INVALID = (
@@ -53,6 +54,7 @@ class Parsed:
 
     `arrays[k]` is the array index (not negative, i64) of axis k of the basic part's result.
     `separated`: NumPy puts the index axes first.  `scalar`: integers for all axes.
+    `picks`: the array indices are integers for NumPy, which gives a view.
     `mask` is a traced boolean array over axes `mask_at`, ... of the basic part's result.
     """
 
@@ -60,6 +62,7 @@ class Parsed:
     arrays: dict[int, Tracer | Literal] = field(default_factory=dict)
     separated: bool = False
     scalar: bool = False
+    picks: bool = True
     mask: Tracer | None = None
     mask_at: int = 0
 
@@ -191,11 +194,14 @@ def _add(trace: Recorder, x: Tracer, out: Parsed, entry: Any, axis: int) -> str:
         out.items.append(Pick(_wrap(trace, entry, axis, x.sizes[axis])))
         return "int"
     if isinstance(entry, _Flag):
+        out.picks = False
         out.items.append(NewAxis())
         out.arrays[at] = trace.concrete(np.zeros(1 if entry.value else 0, np.int64))
     elif entry.element_type is BOOL:
+        out.picks = False
         _add_mask(trace, x, out, entry, axis, at)
     else:
+        out.picks &= entry.sizes == () and (entry.scalar or not _numpy(trace))
         out.items.append(Span(0, x.sizes[axis]))
         out.arrays[at] = checked(trace, entry, axis, x.sizes[axis])
     return "array"
@@ -293,9 +299,9 @@ def get(trace: Recorder, x: Tracer, key: Any) -> Any:
     """``x[key]``: a view, a scalar (Array face, integers only), or a copy by gather.
 
     With a traced boolean mask the shape would depend on values: the result can only be computed
-    with elementwise and written back through the same mask.
+    with elementwise, reduced, and written back through the same mask.
     """
-    from tracegrad.trace.masked import MaskedRead
+    from tracegrad.trace.masked import masked_read
 
     x = trace.lift(x)
     if (
@@ -307,7 +313,7 @@ def get(trace: Recorder, x: Tracer, key: Any) -> Any:
         raise IndexingError("invalid index to scalar variable.", loc=source.here())
     parsed = parse(trace, x, key)
     if parsed.mask is not None:
-        return MaskedRead(trace, x, parsed)
+        return masked_read(trace, x, parsed)
     if not parsed.arrays:
         return _basic(trace, x, parsed)
     part, index = gathered_axes(trace, x, parsed)
@@ -318,6 +324,8 @@ def get(trace: Recorder, x: Tracer, key: Any) -> Any:
         layout=_gathered_strides(part, index),
         scalar=_numpy(trace) and rank == 0 and len(part.sizes) == len(index),
     )
+    if parsed.picks and not x.scalar and not out.scalar:
+        open_window(out, part, index, x, key)
     back = result_order(parsed, rank, len(part.sizes) - len(index))
     if back == tuple(range(len(back))):
         return out

@@ -46,6 +46,11 @@ def setitem(trace: Recorder, x: Tracer, key: Any, value: Any) -> None:
             loc=source.here(),
             remedy="It is a copy: write into the array that it came from.",
         )
+    if isinstance(value, Tracer):
+        window = trace.lift(value).memory.window
+        if window is not None and window.is_same(x, key):
+            check_target(trace, value)
+            return
     parsed = indexing.parse(trace, x, key)
     if parsed.mask is not None:
         set_masked(trace, x, parsed, value)

@@ -100,7 +100,7 @@ class Driver:
                 first = dims.add(part.first, q)
                 yield self.seq.at(dims.add(first, dims.mul(at, self.decision.period)))
             trial.close(self.frame)
-            self.decision.rolled += dims.largest(part.count)
+            self.decision.rolled = dims.add(self.decision.rolled, part.count)
 
 
 def _is_at_most(a: Dim, b: Dim) -> bool:

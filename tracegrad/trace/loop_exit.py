@@ -15,6 +15,7 @@ from tracegrad.trace.loop_trial import Carry, Trial, over
 from tracegrad.trace.ragged import has_symbol
 from tracegrad.trace.symbolic import SymbolicInt, integer
 from tracegrad.trace.tracer import Memory, Tracer
+from tracegrad.trace.windows import MOVED
 from tracegrad.types import TensorType
 
 Make = Callable[[dict[Carry, Tracer]], Any]
@@ -48,7 +49,7 @@ class Exits:
     def last(self, slot: str, value: Any) -> Make:
         """What a slot that every iteration binds anew holds at the end."""
         if dims.is_at_most(1, self.trial.trips) is not True:
-            return self._gone(self.trial.decision.never_skip)
+            return self._gone(partial(self.trial.skipped, slot))
         if isinstance(value, SymbolicInt):
             dim = dims.substitute(value.dim, self.final)
             return lambda values: integer(dim)
@@ -62,6 +63,8 @@ class Exits:
             ):
                 why = f"{slot}, whose size depends on its index, is used behind it"
                 return self._gone(partial(self.trial.decision.give_up, why))
+            if value.trace is self.trial.trace and value.memory.window is not None:
+                return self._gone(partial(self.trial.decision.give_up, f"{slot} {MOVED}"))
             return self._last_tracer(value)
         found = left_behind(value, self.trial.trace, self.trial.name, self.trial.names)
         if found == "index":
@@ -160,6 +163,8 @@ class Exits:
     def is_shared(self, memory: Memory, slots: Collection[str]) -> bool:
         """Whether someone else can see a write to the array that enters the loop."""
         root = _root(memory)
+        if root.window is not None:
+            return True
         if any(root.base is x for x in root.trace.builder.inputs):  # type: ignore[attr-defined]
             return True
         trial = self.trial

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from tracegrad import dims, source
 from tracegrad.dims import Dim
@@ -38,7 +38,8 @@ class Learned:
     """What trials showed of the iterations from one number on, by slot (a name, or a leaf of the
     container in it).
 
-    `scalars` and `arrays` are carried by value; `counters` are integers that grow by so much in
+    `scalars` and `arrays` are carried by value; `lost` are not carried, though they had a value
+    before the loop; `counters` are integers that grow by so much in
     each iteration, from what they are on entry (which may differ each time the loop is met);
     `containers` are taken apart; `more` are names that change without being stored by the body's
     own code; `promoted` are known arrays (shape, dtype, place) that the body writes.
@@ -51,6 +52,7 @@ class Learned:
     containers: set[str] = field(default_factory=set)
     more: dict[str, None] = field(default_factory=dict)
     promoted: set[Any] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,8 @@ class Decision:
     not run.
     """
 
+    counts: ClassVar[bool] = True  # its iterations are counted while tracing
+
     plan: Plan
     line: source.SourceLoc
     strict: bool = False
@@ -74,7 +78,7 @@ class Decision:
     period: int = 1
     learned: dict[Dim, Learned] = field(default_factory=dict)
     trials: int = 0
-    rolled: int = 0
+    rolled: Dim = 0
     invented: bool = False
     runs: bool = False
     copies: int = 0
@@ -131,6 +135,20 @@ class Decision:
         self.learned.clear()
         self.again()
 
+    def note(self) -> str:
+        """What became of the loop, for `explain()`; empty if it was not met in the end."""
+        if self.rolled:
+            parts = len(self.splits) + 1
+            extra = f", split into {parts} parts" if parts > 1 else ""
+            extra += f", {self.period} iterations at a time" if self.period > 1 else ""
+            extra += ", parallel" if self.parallel else ""
+            most = "" if isinstance(self.rolled, int) else "at most "
+            return f"one loop for {most}{dims.largest(self.rolled)} iterations{extra}"
+        if self.copies:
+            why = f", since {self.unroll}" if self.unroll else ""
+            return f"unrolled into {self.copies} copies{why}"
+        return ""
+
     def count_trial(self) -> None:
         self.trials += 1
         if self.trials > 60:
@@ -155,7 +173,7 @@ class Plan:
     watched: list[tuple[Any, Any]] = field(default_factory=list)
     _warned: bool = False
 
-    def decision(self, frame: FrameType) -> Decision:
+    def decision(self, frame: FrameType, kind: type[Decision] = Decision) -> Decision:
         path = tuple(
             (f.f_code.co_filename, f.f_code.co_qualname, f.f_code.co_firstlineno, f.f_lasti)
             for f in callers(frame)
@@ -164,7 +182,7 @@ class Plan:
         key = (path, kinds)
         found = self.decisions.get(key)
         if found is None:
-            found = self.decisions[key] = Decision(self, source.of_frame(frame))
+            found = self.decisions[key] = kind(self, source.of_frame(frame))
             found.strict = self.loops == "roll"
         return found
 
@@ -187,7 +205,7 @@ class Plan:
         """Whether to start again because of a loop that was on trial, or left less than Python
         would have: the innermost open one, else all those, unroll the next time."""
         for trace in reversed(STATE.traces):
-            if trace.loop is not None:
+            if trace.loop is not None and getattr(trace.loop.decision, "counts", True):
                 decision: Decision = trace.loop.decision
                 if decision.strict or dims.largest(trace.loop.length) > LONGEST:
                     return False
@@ -238,16 +256,9 @@ class Plan:
         """A line for each loop, for `explain()`."""
         out: dict[str, None] = {}
         for d in self.decisions.values():
-            where = f"{d.line.file.rsplit('/', 1)[-1]}:{d.line.line}"
-            if d.rolled:
-                parts = len(d.splits) + 1
-                extra = f", split into {parts} parts" if parts > 1 else ""
-                extra += f", {d.period} iterations at a time" if d.period > 1 else ""
-                extra += ", parallel" if d.parallel else ""
-                out[f"{where}: one loop for {d.rolled} iterations{extra}"] = None
-            elif d.copies:
-                why = f", since {d.unroll}" if d.unroll else ""
-                out[f"{where}: unrolled into {d.copies} copies{why}"] = None
+            note = d.note()
+            if note:
+                out[f"{d.line.file.rsplit('/', 1)[-1]}:{d.line.line}: {note}"] = None
         return tuple(out)
 
 

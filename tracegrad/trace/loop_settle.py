@@ -18,7 +18,7 @@ from tracegrad import dims
 from tracegrad.dtypes import F64, I64
 from tracegrad.graph.ir import Literal
 from tracegrad.trace import frames
-from tracegrad.trace.frames import ABSENT
+from tracegrad.trace.frames import ABSENT, Gone
 from tracegrad.trace.loop_exit import Exits
 from tracegrad.trace.loop_plan import Kind
 from tracegrad.trace.loop_reach import same
@@ -26,6 +26,7 @@ from tracegrad.trace.loop_slots import equal, is_container
 from tracegrad.trace.loop_trial import Carry, Trial, is_number, plain_number
 from tracegrad.trace.symbolic import SymbolicInt, dim_of
 from tracegrad.trace.tracer import Memory, Tracer
+from tracegrad.trace.windows import MOVED
 
 Make = Callable[[dict[Carry, Tracer]], Any]
 
@@ -73,7 +74,8 @@ class _Settling:
 
     def _is_last(self, slot: str) -> bool:
         """Whether every iteration binds the slot anew before anything reads it."""
-        return slot in self.fresh or self.trial.slots.values[slot] is ABSENT
+        before = self.trial.slots.values[slot]
+        return slot in self.fresh or before is ABSENT or isinstance(before, Gone)
 
     def _slots(self, after: dict[str, Any]) -> dict[str, Any]:
         """The slots' values; learns which containers to take apart."""
@@ -177,7 +179,11 @@ class _Settling:
         if (
             kind.weak
             and slot not in self.learned.scalars
-            and (now.dtype is F64 or (now.dtype is kind.dtype is I64))
+            and (
+                now.dtype is F64
+                or now.dtype is kind.dtype is I64
+                or self.trial.narrows(self.trial.slots.values[slot], now)
+            )
         ):
             self.learned.scalars[slot] = now
             self.news = True
@@ -192,7 +198,9 @@ class _Settling:
         if scalar and type(before) in (int, float) or isinstance(before, SymbolicInt):
             now = _kind_of(value)
             if value.sizes == () and (
-                now.dtype is F64 or (type(before) is not float and now.dtype is I64)
+                now.dtype is F64
+                or (type(before) is not float and now.dtype is I64)
+                or self.trial.narrows(before, now)
             ):
                 self.learned.scalars[slot] = now
                 self.news = True
@@ -221,6 +229,10 @@ class _Settling:
         assert a is not None and v is not None
         step = dims.add(v, dims.mul(a, -1))
         if step == 0:
+            return
+        if not self.trial.decision.counts:
+            self.learned.scalars[slot] = Kind(I64, True)
+            self.news = True
             return
         if not isinstance(step, int):
             b = dims.coefficient(v, self.trial.name) if not isinstance(v, int) else 0
@@ -261,6 +273,8 @@ class _Settling:
             trial.peel(slot, "changes its shape, dtype, memory order or view")
         if self.exits.outer_memory(value) is not value.memory:
             trial.peel(slot, "becomes an array from outside the loop")
+        if value.memory.window is not None:
+            trial.peel(slot, MOVED)
         if isinstance(carry.after, Tracer) and carry.after.memory is not base.memory:
             trial.peel(slot, f"stops sharing memory with {carry.slots[0]}")
         carry.after = base
@@ -318,16 +332,15 @@ class _Settling:
             written = carry.inner.memory.written
             if captured is not None and (captured.inner.written or written):
                 trial.peel(slot, "is also written under another name")
-            if (
-                written
-                and not carry.stays
-                and self.exits.is_shared(carry.before.memory, carry.slots)
-            ):
+            if written and not carry.stays and self._is_shared(carry):
                 trial.peel(slot, "is an array of others that the first iteration writes")
-        moving = arrays if isinstance(trial.trips, int) else [c for c in arrays if not c.stays]
-        if moving and dims.is_at_most(len(moving) + 1, trial.trips) is not True:
-            trial.decision.give_up("it runs too few times for its arrays")
+        trial.check_moving(arrays, self._is_shared)
         self._check_cycles(arrays)
+
+    def _is_shared(self, carry: Carry) -> bool:
+        """Whether someone else holds the array that enters."""
+        assert isinstance(carry.before, Tracer), "an array was there before"
+        return self.exits.is_shared(carry.before.memory, carry.slots)
 
     def _check_cycles(self, arrays: list[Carry]) -> None:
         """No array that enters may leave: the chain of names that pass it on has an end."""

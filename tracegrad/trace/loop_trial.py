@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,6 +24,7 @@ from tracegrad.trace.modes import STATE, current_trace
 from tracegrad.trace.promote import cast
 from tracegrad.trace.symbolic import SymbolicInt, dim_of, integer
 from tracegrad.trace.tracer import Memory, Trace, Tracer
+from tracegrad.trace.windows import clash
 from tracegrad.types import TensorType
 
 if TYPE_CHECKING:
@@ -139,7 +141,9 @@ class Trial:
                 before = Literal(plain_number(value), kind.dtype)
             if not isinstance(value, (np.generic, Tracer)):
                 self.decision.invented = True
-                if kind != Kind(F64, True) or type(value) is not float:
+                if kind not in (Kind(F64, True), Kind(I64, True)) or type(value) is not (
+                    float if kind.dtype is F64 else int
+                ):
                     self.converted.append(slot)
         inner = self.trace.argument(
             TensorType((), kind.dtype),
@@ -167,6 +171,7 @@ class Trial:
                 layout=memory.layout,
                 tracked=value.alias.requires_grad or slot in self.learned.tracked,
             )
+            inner.memory.doubted = memory.doubted
             carry = groups[memory] = Carry(inner, self.outer.base_of(memory), [])
             self.carries.append(carry)
         carry.slots.append(slot)
@@ -209,10 +214,25 @@ class Trial:
     def peel(self, slot: str, why: str) -> NoReturn:
         self.decision.peel(self.part.first, f"{slot} {why}")
 
+    def skipped(self, slot: str) -> NoReturn:
+        """A name that the loop sets is used behind it, where it may not have run."""
+        self.decision.never_skip()
+
+    def narrows(self, before: Any, now: Kind) -> bool:
+        """Whether the number `before` may enter with a type that is narrower than its own."""
+        return False
+
+    def check_moving(self, arrays: list[Carry], shared: Callable[[Carry], bool]) -> None:
+        """Names that end with other arrays than they enter with: they must do so for certain."""
+        moving = arrays if isinstance(self.trips, int) else [c for c in arrays if not c.stays]
+        if moving and dims.is_at_most(len(moving) + 1, self.trips) is not True:
+            self.decision.give_up("it runs too few times for its arrays")
+
     def _emit(self, frame: FrameType) -> dict[Carry, Tracer]:
         inner, outer = self.trace, self.outer
         written = [c for c in inner.captures.values() if c.inner.written]
         read = [c for c in inner.captures.values() if not c.inner.written]
+        self._check_windows()
         outputs: list[Operand] = [self._output(carry) for carry in self.carries]
         outputs += [inner.handle(inner.base_of(c.inner)) for c in written]
         region = inner.finish(outputs)
@@ -231,10 +251,6 @@ class Trial:
         if not outputs:
             return {}  # nothing that the loop does is seen
         types = tuple(x.type for x in inputs[: len(self.carries) + len(written)])
-        parallel = Parallel.REQUIRED if self.decision.parallel else Parallel.NO
-        attrs = LoopAttrs(
-            self.name, self.trips, False, len(types), len(read), types, parallel=parallel
-        )
         operands = [self._initial(c) for c in self.carries]
         operands += [outer.base_of(c.outer) for c in (*written, *read)]
         outer.builder.loc = self.location
@@ -243,19 +259,47 @@ class Trial:
             names = {x.memory: n for n, x in frame.f_locals.items() if isinstance(x, Tracer)}
             after = [c.after.memory if isinstance(c.after, Tracer) else None for c in self.carries]
             held = [*after, *(c.outer for c in written)]
-            hints = [names.get(m, h) for m, h in zip(held, hints, strict=True)]
-        found = outer.apply_loop(loop, operands, attrs, region, hints)
+            hints = [
+                h if m is None else names.get(m, h) for m, h in zip(held, hints, strict=True)
+            ]
+        found = self._node(operands, types, region, hints)
         for c, final in zip(written, found[len(self.carries) :], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
         for carry, final in zip(self.carries, found, strict=False):
             if carry.stays and carry.inner.memory.written:
                 assert isinstance(carry.before, Tracer)
                 outer.write(carry.before, copy, (final,))
+            if isinstance(carry.after, Tracer) and carry.after.memory.doubted is not None:
+                final.memory.doubted = carry.after.memory.doubted
         return dict(zip(self.carries, found, strict=False))
+
+    def _check_windows(self) -> None:
+        pairs = [(c.outer, c.inner) for c in self.trace.captures.values()]
+        pairs += [
+            (c.before.memory, c.inner.memory)
+            for c in self.carries
+            if isinstance(c.before, Tracer) and c.kind is None
+        ]
+        both = clash(pairs)
+        if both:
+            self.decision.give_up(both)
+
+    def _node(
+        self,
+        operands: list[Tracer | Literal],
+        types: tuple[TensorType, ...],
+        region: Graph,
+        hints: list[str],
+    ) -> tuple[Tracer, ...]:
+        """Record the loop: `operands` are values for as many carries as `types`, then constants."""
+        parallel = Parallel.REQUIRED if self.decision.parallel else Parallel.NO
+        n, consts = len(types), len(operands) - len(types)
+        attrs = LoopAttrs(self.name, self.trips, False, n, consts, types, parallel=parallel)
+        return self.outer.apply_loop(loop, operands, attrs, region, hints)
 
     def _check_conversions(self, region: Graph) -> None:
         """A number that enters as float64 is exact only where nothing is narrower."""
-        if self.converted and not all(r.dtype in (F64, I64, BOOL) for r in _values(region)):
+        if self.converted and not all(r.dtype in (F64, I64, BOOL) for r in values_of(region)):
             self.peel(self.converted[0], "does not keep its type")
 
     def _output(self, carry: Carry) -> Operand:
@@ -270,12 +314,12 @@ class Trial:
         return carry.before
 
 
-def _values(region: Graph) -> list[Any]:
+def values_of(region: Graph) -> list[Any]:
     out = list(region.inputs)
     for node in region.nodes:
         out += node.results
         for inner in node.regions:
-            out += _values(inner)
+            out += values_of(inner)
     return out
 
 

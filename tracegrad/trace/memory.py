@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 
 from tracegrad.dtypes import DType
+from tracegrad.errors import UnsupportedError
 from tracegrad.graph.ir import Value
 from tracegrad.graph.storage import Geometry
 from tracegrad.source import SourceLoc
@@ -16,6 +17,7 @@ from tracegrad.views.family import Alias, Storage
 
 if TYPE_CHECKING:
     from tracegrad.trace.tracking import Recorder
+    from tracegrad.trace.windows import Window
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +25,8 @@ class Memory(Storage):
     """A storage of a trace: `base` is its handle in the graph, `array` its concrete contents.
 
     Exactly one of the two is set (at the prompt always `array`).  `layout` are NumPy's strides
-    of the base, in elements.
+    of the base, in elements.  `doubted`: a loop that may not run, after which another name may
+    hold this storage or one of its own.  `window`: what it is kept equal to.
     """
 
     trace: Recorder = None  # type: ignore[assignment]
@@ -32,6 +35,20 @@ class Memory(Storage):
     layout: tuple[int, ...] = ()
     family: family.Family | None = None
     written_at: SourceLoc | None = None
+    doubted: SourceLoc | None = None
+    window: Window | None = None
+
+
+def refuse_doubted(loop: SourceLoc, loc: SourceLoc | None) -> NoReturn:
+    """A write to a storage that two names share if `loop` runs no time, and only then."""
+    raise UnsupportedError(
+        "this writes an array that a name may still hold which a loop binds anew, if that loop "
+        "runs no time: what the write changes is known only when it runs",
+        kind="loop",
+        loc=loc,
+        notes=(("the loop:", loop),),
+        remedy="Give the loop a copy to start from (u = u.copy() in front of it).",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,7 +89,7 @@ class Nesting(Recorder):
         inner = Memory(
             outer.shape, outer.dtype, outer.version, trace=self, base=value, layout=outer.layout
         )
-        inner.inference = outer.inference
+        inner.inference, inner.doubted = outer.inference, outer.doubted
         self._has_inference |= outer.inference
         inner.family = self._families.setdefault(outer.family, family.Family(tracked))
         capture = self.captures[outer] = Capture(outer, inner)

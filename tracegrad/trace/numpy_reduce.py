@@ -13,6 +13,7 @@ from tracegrad.ops import arithmetic
 from tracegrad.trace import linalg, reduce
 from tracegrad.trace.creation import tracer
 from tracegrad.trace.elementwise import apply_op, truth
+from tracegrad.trace.masked import weak_int
 from tracegrad.trace.numpy_table import NO_VALUE, implements
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import cast, trace_of
@@ -222,7 +223,8 @@ def diff(
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     trace, x = _start(a)
     hits = cast(trace, truth(trace, x), I64)
-    return reduce.sum(trace, hits, axis, None, keepdims)  # type: ignore[arg-type]
+    found = reduce.sum(trace, hits, axis, None, keepdims)  # type: ignore[arg-type]
+    return weak_int(trace, found) if axis is None and not keepdims else found
 
 
 @implements(np.trace)

@@ -42,6 +42,8 @@ def dispatch(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict
     trace = trace_of(*inputs, *(outs or ()))
     for x in inputs:
         if isinstance(x, MaskedRead):
+            if outs is not None:
+                x.refuse()
             return x.__array_ufunc__(ufunc, method, *inputs, **keywords)
     run = _METHODS.get(method)
     if run is None:

@@ -18,6 +18,7 @@ from tracegrad.graph.op import OpDef
 from tracegrad.graph.storage import Index, NewAxis, Reshape, Span
 from tracegrad.ops import accumulate, arithmetic, compare, order, reduce, select
 from tracegrad.ops.compare import logical_not
+from tracegrad.ops.create import full
 from tracegrad.ops.transcendental import sqrt
 from tracegrad.trace import complex_parts, layout
 from tracegrad.trace.elementwise import apply_op, prepared, scalar_flag, truth
@@ -251,9 +252,11 @@ def _composed(
 
 
 def _count(trace: Recorder, x: Tracer, axis: Any, keepdims: bool, mask: Any) -> Tracer:
-    """How many elements `mask` lets into each result, as a float."""
-    ones = trace.concrete(np.ones(x.sizes, x.element_type.np))
-    return sum(trace, ones, axis, None, keepdims, where=mask)
+    """How many elements `mask` lets into each result, in the dtype of `x`; exact in float32 too."""
+    ones = trace.apply(full, (), full.attrs(x.sizes, Literal(1, I64)))  # type: ignore[call-arg]
+    out = cast(trace, sum(trace, ones, axis, None, keepdims, where=mask), x.element_type)
+    assert isinstance(out, Tracer)
+    return out
 
 
 def var(
@@ -275,6 +278,7 @@ def var(
     axes = axes_of(trace, axis, len(x.sizes))
     if where is NOT_GIVEN or where is True:
         return _composed(trace, reduce.var, y, axes, keepdims, ddof)
+    y = _with_where(trace, y, where, 0)  # what is left out may be NaN; its gradient is 0
     middle = mean(trace, y, axis, None, True, where)
     away = apply_op(trace, arithmetic.sub, (y, middle))
     total = sum(

@@ -17,7 +17,8 @@ from typing import Any
 
 from tracegrad import dims, source
 from tracegrad.dims import Dim
-from tracegrad.errors import ArgumentError
+from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.trace.counted import counted_range, is_traced
 from tracegrad.trace.loop_code import loop_of
 from tracegrad.trace.loop_driver import Driver, copies
 from tracegrad.trace.memory import Tracer
@@ -201,6 +202,15 @@ class SymbolicRange:
 
 def rolling_range(*args: Any, strict: Demand = Demand.NOTHING) -> Any:
     """``range`` as traced code sees it."""
+    if 1 <= len(args) <= 3 and any(map(is_traced, args)):
+        if strict is Demand.PARALLEL:
+            raise UnsupportedError(
+                "a loop on threads needs bounds that are known while tracing",
+                kind="loop",
+                loc=source.here(),
+                remedy="Leave out parallel=True, or pass the number as a Python int.",
+            )
+        return counted_range(*args)
     if not any(isinstance(x, SymbolicInt) for x in args) or not 1 <= len(args) <= 3:
         return RollingRange(range(*args), strict)
     ends = [x.dim if isinstance(x, SymbolicInt) else operator.index(x) for x in args]
@@ -234,7 +244,7 @@ def explicit_range(*args: Any, parallel: bool = False) -> Any:
     if type(parallel) is not bool:
         raise ArgumentError(f"parallel must be True or False, not {parallel!r}", loc=source.here())
     strict = Demand.PARALLEL if parallel else Demand.LOOP
-    if current_trace() is not None and any(isinstance(x, SymbolicInt) for x in args):
+    if current_trace() is not None and any(isinstance(x, SymbolicInt) or is_traced(x) for x in args):
         return rolling_range(*args, strict=strict)
     try:
         real = range(*args)

@@ -22,6 +22,7 @@ from tracegrad.ops.select import where
 from tracegrad.trace.creation import python_float
 from tracegrad.trace.elementwise import apply_op, prepared, truth
 from tracegrad.trace.guards import Constant
+from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import as_arg, result_type, trace_of, ufunc_ops
 from tracegrad.trace.substitute_objects import ObjectProxy, SuperProxy, unwrap_proxy
 from tracegrad.trace.symbolic import SymbolicInt, integer
@@ -41,7 +42,10 @@ def as_int(*args: Any, **kwargs: Any) -> Any:
 
 
 def as_len(x: Any) -> Any:
-    """``len(x)``; of a traced array it may depend on the index of a loop."""
+    """``len(x)``; of a traced array it may depend on the index of a loop, of ``x[mask]`` on the
+    mask."""
+    if isinstance(x, MaskedRead):
+        return x.shape[0]
     return integer(x.sizes[0]) if isinstance(x, Tracer) and x.sizes else len(x)
 
 
@@ -203,7 +207,7 @@ def type_seen(x: Any) -> type:
     if not isinstance(x, Tracer) or not x.trace.face.numpy_scalars:  # type: ignore[attr-defined]
         return type(unwrap_proxy(x))
     if x.weak:
-        return float
+        return int if x.element_type.is_integer else type(x.element_type.np.type(0).item())
     return x.element_type.np.type if x.scalar else np.ndarray
 
 

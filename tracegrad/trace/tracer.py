@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import CaptureError
+from tracegrad.errors import CaptureError, UnsupportedError
 from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
@@ -26,10 +26,11 @@ from tracegrad.ops.handles import HandleAttrs, copy, view
 from tracegrad.trace import known, ragged
 from tracegrad.trace.handles import Handles
 from tracegrad.trace.inference import check_kept
-from tracegrad.trace.memory import Cut, Memory, Tracer
+from tracegrad.trace.memory import Cut, Memory, Tracer, refuse_doubted
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.nesting import Capture
 from tracegrad.trace.symbolic import Unrollable
+from tracegrad.trace.windows import clash, write_through
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.family import Alias
@@ -316,6 +317,8 @@ class Trace(Handles):
         attrs: Attrs,
         tracked: bool,
     ) -> None:
+        if target.memory.doubted is not None:
+            refuse_doubted(target.memory.doubted, self.builder.loc)
         if target.concrete is not None:
             self._check_repeated(target.memory)
             if all(isinstance(x, Literal) or x.concrete is not None for x in xs):
@@ -345,6 +348,8 @@ class Trace(Handles):
         if target.alias.family.written and target.alias.family is target.memory.family \
                 and target.memory.base is not None:  # fmt: skip
             self.histories.add(target.memory.base)
+        if target.memory.window is not None:
+            write_through(self, target.memory)
 
     def _check_repeated(self, memory: Memory) -> None:
         """Known contents from before a loop that the body writes change from one iteration to
@@ -391,5 +396,13 @@ class Trace(Handles):
 
     def finish(self, outputs: Sequence[Operand]) -> Graph:
         """Close the trace; its tracers may not be used any more."""
+        both = clash((c.outer, c.inner) for c in self.captures.values())
+        if both:
+            raise UnsupportedError(
+                f"a function inside a traced one cannot be traced: {both}",
+                kind="window",
+                loc=source.here(),
+                remedy="Index the array inside that function, or take a copy of the view.",
+            )
         self.open = False
         return self.builder.finish(outputs)
