@@ -119,8 +119,8 @@ def fori_loop(
 ) -> Any:
     """``val = body_fun(i, val)`` for i from `lower` to ``upper - 1``; returns the last ``val``.
 
-    With bounds that depend on traced values the reverse mode needs `max_trips`, as in
-    `while_loop`; more iterations than that are an error, with known bounds as well.
+    More iterations than `max_trips` are an error; with bounds that depend on traced values it
+    bounds what the reverse mode keeps, as in `while_loop`.
     """
     _check_max_trips(max_trips)
     trace = current_trace()
@@ -152,9 +152,9 @@ def while_loop(
 ) -> Any:
     """``val = body_fun(val)`` while ``cond_fun(val)``; returns the last ``val``.
 
-    `max_trips` is a bound on the iterations: one more is an error at run time.  Reverse mode
-    needs it, since it keeps what every iteration needs in arrays of that length; forward mode
-    does not.
+    `max_trips` is a bound on the iterations: one more is an error at run time.  Reverse mode keeps
+    what it needs of every iteration in arrays of that length; without a bound they grow as the
+    loop runs.  Forward mode keeps nothing.
     """
     _check_max_trips(max_trips)
     trace = current_trace()

@@ -274,8 +274,6 @@ def _innermost(d: Expr) -> Symbol | None:
         for atom in monomial
         if isinstance(atom, Symbol) and isinstance(atom.hi, Expr)
     ]
-    if not dependent:
-        return None
     outer = {s.name for atom in dependent for s in symbols(atom.hi)}  # type: ignore[arg-type]
     return next((s for s in dependent if s.name not in outer), None)
 

@@ -213,6 +213,12 @@ class RuntimeValueError(TracegradError, ValueError):
     kind = "runtime_value"
 
 
+class RuntimeMemoryError(TracegradError, MemoryError):
+    """There was no memory for what a loop keeps of each iteration; no argument has been written."""
+
+    kind = "out_of_memory"
+
+
 class MemoryLimitError(TracegradError, MemoryError):
     """`Options(memory_limit=...)` cannot be kept; the text names the smallest limit that can."""
 

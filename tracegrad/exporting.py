@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.aot.export import export_program
+from tracegrad.aot.export import check_memory, export_program
 from tracegrad.aot.view import Signature
 from tracegrad.compiled import BoundCompiled, CompiledFunction, compile
 from tracegrad.errors import ExportError
@@ -77,6 +77,7 @@ def export(
     made = Specialisation(owner.fn, call, replace(owner.options, copy_outputs=True, threads=1))
     _check_exportable(made, owner._signature.name)
     program = made.lowering.plan.program
+    check_memory(program)
     inputs = [np.array(x) for x in args]
     outputs = [np.zeros(_shape(b.shape), b.dtype.np) for b in program.at(Place.OUTPUT)]
     flat = [x.reshape(-1).copy() for x in inputs]

@@ -25,6 +25,7 @@ from tracegrad.autodiff.segment import segment_loops
 from tracegrad.codegen.unit import SourceUnit, render
 from tracegrad.errors import MemoryLimitError, UnsupportedError
 from tracegrad.graph.ir import Graph, Operand
+from tracegrad.loops.program import first_growth
 from tracegrad.ops.control import GradientsAttrs
 from tracegrad.options import Options
 from tracegrad.rewrite.cleanup import drop_grafts
@@ -117,6 +118,13 @@ class Lowering:
         for levels in range(1, MOST_LEVELS + 1):
             chosen = self.select(joint(segment_loops(self.functional, levels)))[0]
             plan = make_plan(optimize(chosen), threads=thread_count(self.options.threads))
+            grows = first_growth(plan.program)
+            if grows is not None:
+                raise MemoryLimitError(
+                    "what the iterations of a while_loop leave for its gradient has no limit",
+                    loc=grows.loc,
+                    remedy="Give tg.while_loop(..., max_trips=n), or no memory_limit.",
+                )
             peaks.append(plan.program.arena_nbytes)
             if peaks[-1] <= limit:
                 return levels

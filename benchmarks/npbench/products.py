@@ -23,7 +23,7 @@ def _arrays(*shapes):
     return lambda rng, **size: scaled(rng, **size)[2:]
 
 
-@kernel(_uniform("mm", "mn"), small={"m": 9, "n": 4}, large={"m": 160, "n": 180})
+@kernel(_uniform("mm", "mn"), small={"m": 9, "n": 8}, large={"m": 160, "n": 180})
 def trmm(alpha, beta, a, b):
     """``b = alpha * A^T b`` with unit lower triangular A, in place; and a scale."""
     m = b.shape[0]
@@ -34,7 +34,7 @@ def trmm(alpha, beta, a, b):
     return beta * np.sum(b * b)
 
 
-@kernel(_uniform("nn", "nm"), small={"n": 9, "m": 4}, large={"n": 200, "m": 160})
+@kernel(_uniform("nn", "nm"), small={"n": 9, "m": 8}, large={"n": 200, "m": 160})
 def syrk(alpha, beta, c, a):
     """The lower triangle of ``beta*C + alpha*A A^T``."""
     n, m = a.shape
@@ -45,7 +45,7 @@ def syrk(alpha, beta, c, a):
     return np.sum(c * c)
 
 
-@kernel(_uniform("nn", "nm", "nm"), small={"n": 9, "m": 4}, large={"n": 160, "m": 120})
+@kernel(_uniform("nn", "nm", "nm"), small={"n": 9, "m": 8}, large={"n": 160, "m": 120})
 def syr2k(alpha, beta, c, a, b):
     """The lower triangle of ``beta*C + alpha*(A B^T + B A^T)``."""
     n, m = a.shape
@@ -56,7 +56,7 @@ def syr2k(alpha, beta, c, a, b):
     return np.sum(c * c)
 
 
-@kernel(_uniform("mn", "mm", "mn"), small={"m": 9, "n": 4}, large={"m": 160, "n": 120})
+@kernel(_uniform("mn", "mm", "mn"), small={"m": 9, "n": 8}, large={"m": 160, "n": 120})
 def symm(alpha, beta, c, a, b):
     """``beta*C + alpha*A B`` where only the lower triangle of A is read."""
     m, n = c.shape

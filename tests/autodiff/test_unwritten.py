@@ -8,6 +8,7 @@ import pytest
 
 import tracegrad as tg
 from tests.autodiff.in_place_loops import PROGRAMS
+from tracegrad.autodiff import unwritten
 from tracegrad.autodiff.unwritten import Onwards, Unwritten
 from tracegrad.graph.walk import all_nodes
 
@@ -177,8 +178,28 @@ def test_a_carry_that_nothing_needs_is_not_active():
     assert not stacks(graph)
 
 
-def test_what_is_asked_of_long_bodies_is_bounded():
-    """A body of many updates is compared up to a limit, and taped beyond it."""
+@pytest.mark.parametrize("most", [20, None])
+def test_while_loops_leave_behind_what_they_do_not_write(most):
+    def f(x):
+        y = x * 1.0
+
+        def step(v):
+            y[0] = np.sin(y[1]) * y[0]
+            return v * 0.5
+
+        tg.while_loop(lambda v: v > 0.1, step, 1.0, **({} if most is None else {"max_trips": most}))
+        return y[0] * y[0]
+
+    x = np.array([0.3, 0.8, 0.5])
+    (tape,) = stacks(gradient_graph(f, x))
+    assert tape.rank == 1
+    s, c = np.sin(x[1]), np.cos(x[1])
+    want = [2 * x[0] * s**8, 8 * x[0] ** 2 * s**7 * c, 0.0]
+    np.testing.assert_allclose(tg.grad(f)(x), want, rtol=1e-12)
+
+
+def test_what_is_asked_of_long_bodies_is_bounded(monkeypatch):
+    """Sets are compared up to a limit; what is asked beyond it is taped."""
 
     def f(x):
         y = x * 1.0
@@ -189,6 +210,8 @@ def test_what_is_asked_of_long_bodies_is_bounded():
 
     x = np.linspace(0.1, 0.5, 200)
     assert kept(f, x) == 0
+    monkeypatch.setattr(unwritten, "MOST_COMPARED", 60)
+    assert 0 < kept(f, x) < 7 * 10
 
 
 def test_onwards_stops_where_an_element_is_written():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import textwrap
 
+import torch
+
 from tests.fuzz.draw import Draw
 from tests.fuzz.judge_torch import Answer
 from tests.fuzz.program import Arg, Program, TooLong, run_short
@@ -211,8 +213,8 @@ class TorchLoops:
         self.count += 1
         if d.chance(0.5):
             p, a, b = self.parts(3)
-            if "flip" in p:  # a copy
-                p = "x"
+            if p.endswith(")"):  # no place to assign to; flip gives a copy
+                p = "x" if "flip" in p else f"{p}[:]"
             return d.pick(WRITES).format(
                 p=p, r=self.mapped(a, b), s=self.scalar(), b=f"b{self.count}"
             )
@@ -260,7 +262,8 @@ def make(seed: int) -> Program:
     for _ in range(30):
         p = TorchLoops(draw).make()
         try:
-            found = run_short(lambda p=p: Answer(p.copied_text, p.args), LONGEST)
+            with torch.enable_grad():  # what is stopped may not leave its no_grad() blocks
+                found = run_short(lambda p=p: Answer(p.copied_text, p.args), LONGEST)
         except TooLong:
             continue
         if found.kind is None or keeps_errors:

@@ -210,6 +210,59 @@ program @until arena 128 {
 }
 """
 
+# Rows of two that are kept of as many steps as there are, and a copy of them.
+GROWING = """\
+program @growing arena 256 {
+  buffer %x: f64[1] input 0 shape ()
+  buffer %y: f64[1] output 0 shape ()
+  buffer %tape: f64[2*grown] growing 0 shape (grown, 2)
+  buffer %twin: f64[2*grown] growing 1 shape (grown, 2)
+  buffer %detail: i64[1] arena -1 shape ()
+  buffer %v: f64[1] arena 0 offset 64 shape ()
+  buffer %n: i64[1] arena 1 offset 128 shape ()
+  buffer %go: bool[1] arena 2 offset 192 shape ()
+  check "no memory"
+  check "no step"
+  kernel @start(in %x: f64[1], out %v: f64[1], out %n: i64[1], out %y: f64[1]) {
+    store %v[0] = load %x[0]
+    store %n[0] = 0
+    store %y[0] = 1.0
+  }
+  kernel @ask(in %v: f64[1], out %go: bool[1]) {
+    store %go[0] = lt(load %v[0], 1000.0):bool
+  }
+  kernel @next(inout %v: f64[1], out %n: i64[1], out %tape: f64[2*grown])[i [0..]] {
+    store %tape[2*i] = load %v[0]
+    store %tape[2*i + 1] = mul(load %v[0], 2.0)
+    store %v[0] = mul(load %v[0], 1.01)
+    store %n[0] = index(i + 1)
+  }
+  kernel @some(in %n: i64[1], out %detail: i64[1]) {
+    check lt(0, load %n[0]):bool else 1 with load %n[0]
+  }
+  kernel @back(inout %y: f64[1], in %tape: f64[2*grown], in %twin: f64[2*grown])[i [0..]] {
+    store %y[0] = mul(load %y[0], 0.5)
+    update %y[0] add mul(load %tape[2*i], load %twin[2*i + 1])
+  }
+  launch @start(%x, %v, %n, %y)
+  while %go, i loc("until.py":2:1) {
+    test {
+      launch @ask(%v, %go)
+    }
+    grow %tape to 2*i + 2, check 1 loc("until.py":2:1)
+    launch @next(%v, %n, %tape)[i]
+  }
+  launch @some(%n, %detail) checks 1
+  copy %tape to %twin, check 1
+  for i in grown, reverse, count %n {
+    launch @back(%y, %tape, %twin)[i]
+  }
+  for i in grown, forward, count %n {
+    launch @back(%y, %tape, %twin)[i]
+  }
+}
+"""
+
 
 @dataclass(frozen=True)
 class HostCase:
@@ -279,6 +332,16 @@ def _until(x):
     return y, (0, 0)
 
 
+def _growing(x):
+    v, tape, y = x[0], [], 1.0
+    while v < 1000:
+        tape.append(v)
+        v = v * 1.01
+    for t in [*reversed(tape), *tape]:
+        y = y * 0.5 + t * (t * 2)
+    return np.array([y]), (0, 0) if tape else (2, 0)
+
+
 HOST_CASES = {
     "recurrence": HostCase(RECURRENCE, (np.linspace(0.5, 2.0, 6),), _recurrence),
     "triangle": HostCase(TRIANGLE, (), _triangle),
@@ -288,6 +351,8 @@ HOST_CASES = {
     "until_soon": HostCase(UNTIL, (np.array([4.0]),), _until),
     "until_limit": HostCase(UNTIL, (np.array([0.1]),), _until),
     "until_never": HostCase(UNTIL, (np.array([11.0]),), _until),
+    "growing": HostCase(GROWING, (np.array([0.1]),), _growing),
+    "growing_never": HostCase(GROWING, (np.array([2000.0]),), _growing),
     "guard_holds": HostCase(GUARDED, (np.arange(5.0),), _guarded),
     "guard_fails": HostCase(GUARDED, (np.array([1.0, 20.0, 30.0, 4.0, 5.0]),), _guarded),
 }

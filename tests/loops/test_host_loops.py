@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from host_loop_cases import CHOICES, FLOORS, HOST_CASES, RECURRENCE, TRIANGLE, UNTIL
+from host_loop_cases import CHOICES, FLOORS, GROWING, HOST_CASES, RECURRENCE, TRIANGLE, UNTIL
 from loop_cases import INTRINSICS
 
 from tracegrad.dims import Symbol, of_atom
@@ -55,6 +55,7 @@ def test_walks_open_the_loops():
         (RECURRENCE, "forward", "backward", "expected forward or reverse"),
         (RECURRENCE, "launch @first(%x, %y)\n", "launch @first(%x, %y)[i]\n", "i is not in scope"),
         (TRIANGLE, "[2, 2]", "[2, j]", "j is not in scope"),
+        (GROWING, "to 2*i + 2", "to 2*j", "j is not in scope"),
     ],
 )
 def test_reading_errors(text, old, new, message):
@@ -80,6 +81,12 @@ def test_reading_errors(text, old, new, message):
         (UNTIL, "while %go", "while %n", "WhileLoop cannot read n"),
         (UNTIL, "i in 4 loc", "i in 5 loc", "i may leave the range 0..3"),
         (UNTIL, "5, reverse, count %n", "5, reverse, count %go", "HostLoop cannot read go"),
+        (GROWING, "grow %tape to", "grow %v to", "Grow of v, which does not grow"),
+        (GROWING, "2*i + 2, check 1", "2*i + 2, check 3", "check 3 is not described"),
+        (GROWING, "%tape to %twin", "%tape to %v", "Copy of v, which does not grow"),
+        (GROWING, "f64[2*grown] growing 1", "f64[2*grown] output 1", "is output"),
+        (GROWING, "%y: f64[1] output", "%y: f64[1] growing", "is growing"),
+        (GROWING, "reverse, count %n", "reverse", "loop over i has no number of trips"),
         (FLOORS, "-mod(j, 3)", "mod(j, 4)", r"mod\(j, 4\) may leave the range -5..2 of s"),
     ],
 )

@@ -155,3 +155,22 @@ def test_products_of_parts_that_may_be_empty(x, name):
         )
         for one, other in zip(rolled, unrolled, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("loops", ["auto", "unroll"])
+def test_logsumexp_of_a_part_that_may_be_empty(x, loops):
+    """-inf, as in PyTorch and SciPy; what is multiplied away stays away from the gradient."""
+
+    def f(x):
+        s = x[0] * 0.0
+        for i in range(9):
+            s = s * 0.5 + x[:i].logsumexp(0).exp()
+        return s
+
+    want = 0.0
+    for i in range(9):
+        want = want * 0.5 + np.sum(np.exp(x[:i]))
+    options = {"arrays": "torch", "backend": "numpy", "loops": loops}
+    np.testing.assert_allclose(tg.compile(f, **options)(x), want, rtol=1e-12)
+    slope = np.exp(x) * [sum(0.5 ** (8 - i) for i in range(k + 1, 9)) for k in range(9)]
+    np.testing.assert_allclose(tg.grad(f, **options)(x), slope, rtol=1e-12)

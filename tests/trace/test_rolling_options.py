@@ -146,3 +146,17 @@ def test_compile_time_does_not_depend_on_trips():
         for n in (30, 3_000_000)
     ]
     assert sizes[0] == sizes[1]
+
+
+def test_a_while_statement_that_adds_a_thousand_copies_warns():
+    def f(u):
+        t = 0.0
+        while t < 1050.0:
+            u = u * 0.5 + 1.0
+            t += 1.0
+        return u
+
+    with pytest.warns(PerformanceWarning, match="copies of this line's nodes") as caught:
+        tg.compile(f, backend="numpy")(np.ones(2))
+    assert "u = u * 0.5 + 1.0" in str(caught[0].message)
+    assert "tg.while_loop" in str(caught[0].message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tracegrad as tg
 from tests.trace.running import Tensor, trace_only
 from tracegrad import errors
 from tracegrad.trace.modes import no_grad
@@ -299,3 +300,17 @@ def test_detach_in_place_cuts_the_history_of_later_uses():
 def test_both_spellings_of_axes():
     got = run(lambda x: (x.sum(axis=0, keepdims=True), x.mean(dim=0, keepdim=True)), A)
     assert got[0].shape == got[1].shape == (1, 4)
+
+
+def test_rows_of_a_tensor_are_outputs_of_one_unbind():
+    def scaled(x):
+        y = x * 1.0
+        for row in y:
+            row.mul_(0.9)
+        return y.sum()
+
+    for many in (A, np.ones((20, 2))):
+        with pytest.raises(errors.ViewMutationError, match="output 0 of unbind is a view"):
+            tg.grad(scaled, arrays="torch", backend="numpy")(many)
+        found = tg.grad(scaled, arrays="torch", views="exact", backend="numpy")(many)
+        np.testing.assert_allclose(found, np.full(many.shape, 0.9))

@@ -24,7 +24,7 @@ from tracegrad.aot.names import check_name
 from tracegrad.aot.view import ArrayView, ExportView, Signature, make_view
 from tracegrad.codegen.unit import render
 from tracegrad.errors import ExportError
-from tracegrad.loops.program import Program
+from tracegrad.loops.program import Program, first_growth
 
 ABI = 1  # of the C function and of the manifest
 _MANIFEST = "manifest.json"
@@ -48,10 +48,11 @@ def export_program(
     example program.  `overwrite` replaces a folder that an earlier export wrote, no other.
 
     Raises:
-        ExportError: a name that C cannot have, a folder that is in use or cannot be written,
-            samples that do not fit.
+        ExportError: a program that asks for memory, a name that C cannot have, a folder that is
+            in use or cannot be written, samples that do not fit.
     """
     check_name(name)
+    check_memory(program)
     folder = Path(path).absolute()
     _check_free(folder, overwrite)
     program = replace(program, name=name)
@@ -65,6 +66,18 @@ def export_program(
     except OSError as error:
         raise ExportError(f"cannot write {folder}: {error.strerror or error}") from error
     return folder
+
+
+def check_memory(program: Program) -> None:
+    """Raise ExportError for a program that asks for memory while it runs."""
+    grows = first_growth(program)
+    if grows is not None:
+        raise ExportError(
+            "exported functions ask for no memory, and the gradient of a while_loop keeps as much "
+            "as there are iterations",
+            loc=grows.loc,
+            remedy="Give tg.while_loop(..., max_trips=n): the workspace then holds n iterations.",
+        )
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tracegrad.autodiff.activity import active_inputs
 from tracegrad.autodiff.by_region import PULL, PUSH
+from tracegrad.autodiff.grown import count_of, full_grown, grows
 from tracegrad.autodiff.jvp import Forward
 from tracegrad.autodiff.reverse_body import Backward, Body, Derivatives
 from tracegrad.autodiff.unwritten import Unwritten
@@ -35,7 +36,7 @@ def pull_loop(
     active = active_inputs(body.region, attrs.carries, {k for k, w in enumerate(wanted) if w})
     back = Backward(body, active, cts, Unwritten(node, reverse.around))
     tapes = _extend_forward(reverse.b, node, attrs, back)
-    return run_backward(reverse.b, node, attrs, back, cts, tapes, _count(node))
+    return run_backward(reverse, node, attrs, back, cts, tapes, _count(node))
 
 
 def _count(node: Node) -> Operand | None:
@@ -45,7 +46,7 @@ def _count(node: Node) -> Operand | None:
 
 
 def run_backward(
-    b: GraphBuilder,
+    reverse: Reverse,
     node: Node,
     attrs: LoopAttrs,
     back: Backward,
@@ -55,15 +56,15 @@ def run_backward(
 ) -> list[Operand | None]:
     """Emit the reverse of a loop, `attrs`, whose iterations left `tapes`; returns the cotangents
     of the operands of `node`."""
-    body = back.body
+    b, body = reverse.b, back.body
     carries = [
-        *(dense(b, cts[k], node.results[k]) for k in back.carries),
-        *(zeros(b, body.region.inputs[k].type) for k in back.accumulated),
+        *(_dense(b, cts[k], node.results[k]) for k in back.carries),
+        *(_dense(b, _taken(reverse, node.operands[k]), node.operands[k]) for k in back.accumulated),
     ]
     xs = [
         *(node.operands[k] for k in back.xs),
         *tapes,
-        *(dense(b, cts[k], node.results[k]) for k in back.stacked),
+        *(_dense(b, cts[k], node.results[k], count) for k in back.stacked),
     ]
     out = emit_loop(
         b,
@@ -85,6 +86,24 @@ def run_backward(
     for k, ct in zip((*back.carries, *back.accumulated, *back.moving), out, strict=True):
         found[k] = ct
     return found
+
+
+def _taken(reverse: Reverse, x: Operand) -> Operand | None:
+    """What has been collected for an array that iterations add to: the loop goes on from there,
+    since zeros and a sum of whole arrays would cost more than its iterations in a loop around."""
+    if not isinstance(x, Value) or x.shape == () or x not in reverse.pending:
+        return None
+    return reverse.total(x)
+
+
+def _dense(
+    b: GraphBuilder, ct: Operand | None, like: Operand, count: Operand | None = None
+) -> Operand:
+    """As `dense`; `count` is how many elements there are of what grows, if known."""
+    if isinstance(ct, Value) or not grows(TensorType(like.shape, like.type.dtype)):
+        return dense(b, ct, like)
+    value = ct if ct is not None else Literal(0, like.type.dtype)
+    return full_grown(b, like.type, value, count or count_of(b, like))
 
 
 def _extend_forward(b: GraphBuilder, node: Node, attrs: LoopAttrs, back: Backward) -> list[Value]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracegrad.autodiff.activity import active_values
+from tracegrad.autodiff.grown import grows
 from tracegrad.autodiff.kept import kept_values
 from tracegrad.autodiff.same_values import merged, same_values
 from tracegrad.autodiff.unwritten import Keep, Read, Unwritten
@@ -19,7 +20,7 @@ from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import live_nodes, same_inputs
-from tracegrad.ops.branch import WhileAttrs
+from tracegrad.ops.branch import WhileAttrs, unknown_length
 from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.views import ViewAttrs, as_strided
 from tracegrad.types import TensorType
@@ -104,9 +105,7 @@ class Backward:
         same = same_values((*self.forward, *self._nodes), unwritten.prints)
         self._again = tuple(merged(node, same) for node in self.forward)
         self._nodes = tuple(
-            merged(node, same)
-            for node in self._nodes
-            if not all(r in same for r in node.results)
+            merged(node, same) for node in self._nodes if not all(r in same for r in node.results)
         )
         self._outputs = [same.get(x, x) for x in self._outputs]
 
@@ -122,6 +121,7 @@ class Backward:
             self._constant |= {inputs[k] for k in body.carries}
         wanted = [x for node in self._nodes for x in node.values() if x not in self._made]
         wanted += [x for x in self._outputs if x not in self._made]
+        wanted = self._rerun(wanted)
         self._reads: dict[Value, Read] = {}
         self._dear: set[Value] = set()
         if self._unwritten is not None and not body.attrs.recompute:
@@ -130,6 +130,22 @@ class Backward:
             self._again, dict.fromkeys(wanted), self._constant, self._reads, self._is_repeatable
         )
         self._wanted = wanted
+
+    def _rerun(self, wanted: Sequence[Value]) -> list[Value]:
+        """What is wanted instead of tapes of unknown length: they cannot be elements of another
+        one, so the loops that make them run again."""
+        self._reruns: set[Node] = set()
+        stack, rest = list(wanted), []
+        while stack:
+            x = stack.pop()
+            node = self._producer.get(x)
+            if x in self._made or node is None or not grows(x.type):
+                rest.append(x)
+                continue
+            self._made.update(node.results)
+            self._reruns.add(node)
+            stack.extend(node.values())
+        return [x for x in rest if x not in self._made]
 
     def _look(self, unwritten: Unwritten, wanted: Sequence[Value]) -> None:
         """Find what the loop left behind of `wanted` and of what they can be computed from."""
@@ -145,13 +161,13 @@ class Backward:
                 continue
             seen.add(x)
             found = unwritten.read(x, self._producer, written.get(unwritten.original(x), ()))
-            node = self._producer.get(x)
+            maker = self._producer.get(x)
             if isinstance(found, Read):
                 self._reads[x] = found
             elif found is Keep.TAPE:
                 self._dear.add(x)
-            elif node is not None and self._is_repeatable(node):
-                stack.extend(node.values())
+            elif maker is not None and self._is_repeatable(maker):
+                stack.extend(maker.values())
 
     def _is_repeatable(self, node: Node) -> bool:
         if self.body.attrs.recompute:
@@ -170,11 +186,14 @@ class Backward:
             (v for v in taken if inputs.get(v) not in body.consts and inputs.get(v) not in body.xs),
             key=order.__getitem__,
         )
+        for x in self.tapes:
+            if grows(x.type):
+                raise unknown_length(x.loc)
         b = GraphBuilder(f"{region.name}.back", region.stage)
         for x in sorted(read, key=order.__getitem__):
             found = self._reads[x]
             b.append(Node(as_strided, (found.source,), ViewAttrs(found.view), (x,), loc=x.loc))
-        b.nodes += [node for node in self._again if node in repeated]
+        b.nodes += [node for node in self._again if node in repeated | self._reruns]
         b.nodes += self._nodes
         used = {x for node in b.nodes for x in node.values()}
         outside = {} if self._unwritten is None else self._unwritten.inputs

@@ -30,6 +30,7 @@ from tracegrad.dims import Dim, add, largest, mul, symbol
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.storage import View
+from tracegrad.loops.grown import GROWN
 from tracegrad.ops.branch import WhileAttrs
 from tracegrad.ops.control import LoopAttrs
 from tracegrad.ops.views import SlicesAttrs, ViewAttrs, copy_slices
@@ -90,7 +91,9 @@ class Unwritten:
 
     @property
     def _trips(self) -> Dim:
-        return self.attrs.trips if isinstance(self.attrs, LoopAttrs) else self.attrs.most
+        if isinstance(self.attrs, LoopAttrs):
+            return self.attrs.trips
+        return self.attrs.most or GROWN
 
     # ---------------------------------------------------------------------- what is asked
 

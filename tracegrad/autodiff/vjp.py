@@ -8,6 +8,7 @@ from typing import Any
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.by_region import PULL
+from tracegrad.autodiff.grown import add_grown, count_of, grows
 from tracegrad.autodiff.unwritten import Onwards, Unwritten
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import (
@@ -147,7 +148,7 @@ class Reverse:
         dense = [p for p in parts if not self._is_region(p)]
         total: Operand | None = None
         for p in dense:
-            total = p if total is None else add(self.b, total, p)
+            total = p if total is None else self._sum(x, total, p)
         for p in self._replacements_first(total, regions):
             if total is None:
                 total = p
@@ -155,6 +156,12 @@ class Reverse:
             node = self._made[p]  # type: ignore[index]
             total = self.b.emit(node.op, (total, *node.operands[1:]), node.attrs)
         return total
+
+    def _sum(self, x: Value, a: Operand, b: Operand) -> Operand:
+        if grows(x.type):
+            assert isinstance(a, Value) and isinstance(b, Value), "no literal stands for a tape"
+            return add_grown(self.b, a, b, count_of(self.b, a, b))
+        return add(self.b, a, b)  # type: ignore[no-any-return]
 
     def _replacements_first(self, total: Operand | None, regions: list[Operand]) -> list[Operand]:
         """`regions`, those first whose place in `total` was zeroed by a write: simplification

@@ -1,8 +1,8 @@
 """Derivatives of `while` nodes.
 
-Forward mode carries tangents along.  Reverse mode needs a bound: the forward iterations are
-counted and tape what the reverse ones need in stacks of that size, and a counted loop runs back
-over as many iterations as there were.
+Forward mode carries tangents along.  In reverse mode the forward iterations are counted and tape
+what the reverse ones need, in stacks of the size of the bound or in stacks that grow, and a
+counted loop runs back over as many iterations as there were.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tracegrad.autodiff.reverse_body import Backward, Body, Derivatives
 from tracegrad.autodiff.unwritten import Unwritten
 from tracegrad.autodiff.vjp import Reverse
 from tracegrad.dtypes import I64
-from tracegrad.errors import GradientError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Value
+from tracegrad.loops.grown import GROWN
 from tracegrad.ops.arithmetic import add
 from tracegrad.ops.branch import WhileAttrs, emit_while
 from tracegrad.ops.control import LoopAttrs
@@ -32,27 +32,16 @@ _COUNT = TensorType((), I64)
 def pull_while(
     reverse: Reverse, node: Node, cts: Derivatives, wanted: Sequence[bool]
 ) -> list[Operand | None]:
-    """Cotangents of the operands; the forward node in `reverse.b` gains a counter and tapes.
-
-    Raises GradientError (kind ``while_reverse``) where the number of iterations has no bound.
-    """
+    """Cotangents of the operands; the forward node in `reverse.b` gains a counter and tapes."""
     attrs = node.attrs
     assert isinstance(attrs, WhileAttrs)
-    if not attrs.most:
-        raise GradientError(
-            "the reverse mode of a while_loop needs a bound on its iterations, whose values it "
-            "keeps",
-            kind="while_reverse",
-            loc=node.loc,
-            remedy="Give tg.while_loop(..., max_trips=n): it keeps n times what an iteration "
-            "needs, and more iterations are an error.  tg.jvp and tg.jacfwd need no bound.",
-        )
     body = Body(node.regions[1], attrs)
     active = active_inputs(body.region, attrs.carries, {k for k, w in enumerate(wanted) if w})
     back = Backward(body, active, cts, Unwritten(node, reverse.around))
     count, tapes = _extend_forward(reverse.b, node, attrs, back)
-    loop = LoopAttrs(attrs.index, attrs.most, False, attrs.carries, attrs.consts, attrs.results)
-    return run_backward(reverse.b, node, loop, back, cts, tapes, count)
+    trips = attrs.most or GROWN
+    loop = LoopAttrs(attrs.index, trips, False, attrs.carries, attrs.consts, attrs.results)
+    return run_backward(reverse, node, loop, back, cts, tapes, count)
 
 
 def _extend_forward(
@@ -63,7 +52,11 @@ def _extend_forward(
     n = attrs.carries
     count = Value(_COUNT, "trips", loc=node.loc)
     stacks = [
-        Value(TensorType((attrs.most, *v.type.shape), v.dtype), f"{v.hint}_tape", loc=node.loc)
+        Value(
+            TensorType((attrs.most or GROWN, *v.type.shape), v.dtype),
+            f"{v.hint}_tape",
+            loc=node.loc,
+        )
         for v in back.tapes
     ]
     inner = GraphBuilder(region.name)
@@ -89,7 +82,7 @@ def _extend_forward(
             regions=(checked, longer),
             results=results,
             operands=(*node.operands[:n], Literal(0, I64), *node.operands[n:]),
-            attrs=replace(attrs, carries=n + 1, results=tuple(r.type for r in results)),
+            attrs=replace(attrs, carries=n + 1, results=tuple(r.type for r in results), counter=n),
         ),
     )
     return count, stacks
@@ -127,6 +120,7 @@ def push_while(forward: Forward, node: Node, ts: Derivatives) -> list[Operand | 
         attrs.most,
         carries=[*operands[:n], *(dots[k] for k in moved)],
         consts=[*operands[n:], *(dots[k] for k in held)],
+        counter=attrs.counter,
     )
     m = n + len(moved)
     ys = len(body.region.outputs) - n

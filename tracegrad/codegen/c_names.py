@@ -16,7 +16,7 @@ acos asin atan atan2 cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1
 log log10 log1p log2 logb modf scalbn cbrt fabs hypot pow sqrt erf erfc lgamma tgamma ceil floor
 nearbyint rint round trunc fmod remainder remquo copysign nan nextafter fdim fmax fmin fma
 index rindex bcopy bzero bcmp ffs basename step advance drem finite significand scalb exp10 pow10
-signbit isnan isinf isfinite j0 j1 jn y0 y1 yn gamma abs labs div memcpy memset malloc free
+signbit isnan isinf isfinite j0 j1 jn y0 y1 yn gamma abs labs div memcpy memset malloc realloc free
 """
 OTHERS = "NAN INFINITY HUGE_VAL NULL errno linux unix ws bufs status"
 _LIBM = re.findall(r"\w+", LIBM)

@@ -153,7 +153,7 @@ class ChunkPrinter:
             yield f"{inner}for (int c = 0; c < {workers.chunks}; ++c) {{"
             yield f"{inner}{INDENT}if ({context}.status[c] == 0) continue;"
             yield f"{inner}{INDENT}{unit.names['detail']}[0] = {context}.detail[c];"
-            yield f"{inner}{INDENT}return {context}.status[c];"
+            yield f"{inner}{INDENT}{unit.leaving.format(f'{context}.status[c]')}"
             yield f"{inner}}}"
         for total, parts in workers.sums:
             b = unit.buffers[total]

@@ -16,10 +16,13 @@ from tracegrad.codegen.c_parallel import WORDS, ChunkPrinter, names_outside_chun
 from tracegrad.dims import Symbol, format_dim, symbols
 from tracegrad.dtypes import BOOL
 from tracegrad.errors import VerifyError
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import Access, Kernel
 from tracegrad.loops.program import (
     Branch,
     Buffer,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Place,
@@ -98,13 +101,16 @@ class _Unit:
         self.kernels = self.print_kernels()
         on_threads = any(map(runs_chunks, all_steps(program.steps)))
         self.locals = CNames(self.globals.taken | (WORDS if on_threads else set()))
-        for b in (*self.params, *program.at(Place.ARENA)):
+        self.growing = program.at(Place.GROWING)
+        for b in (*self.params, *program.at(Place.ARENA), *self.growing):
             self.names[b.name] = self.locals.fresh(b.hint or b.name)
+        self.rooms = {b.name: self.locals.fresh(f"{b.hint or b.name}_room") for b in self.growing}
         self.dtypes = {b.name: b.dtype for b in program.buffers}
         self.exprs = CExpressions(self.locals)
         self.buffers = {b.name: b for b in program.buffers}
         self.chunks = ChunkPrinter(self)
-        self.leaving = "return {0};"  # what a launch does that a check has stopped
+        leaving = "{{ status = {0}; goto done; }}" if self.growing else "return {0};"
+        self.leaving = leaving  # what a launch does that a check has stopped
         self.last_place = ""
 
     def is_embedded(self, b: Buffer) -> bool:
@@ -157,7 +163,8 @@ class _Unit:
                 constants=[self.constant(b) for b in self.embedded],
                 arguments=self.arguments(),
                 has_status=any(line.lstrip().startswith("status = ") for line in lines),
-                locals=list(self.arena_pointers()),
+                locals=[*self.arena_pointers(), *self.growing_pointers()],
+                growing=[self.names[b.name] for b in self.growing],
                 launches=lines,
                 shim=self.shim,
                 shim_arguments=self.shim_arguments(),
@@ -221,6 +228,12 @@ class _Unit:
                 place_of = f"(void *)((char *)ws + {b.offset})" if b.offset else "ws"
                 yield f"{pointer(b.dtype, self.names[b.name], const=False)} = {place_of};"
 
+    def growing_pointers(self) -> Iterator[str]:
+        """Buffers that are empty at first, and their room in elements."""
+        for b in self.growing:
+            yield f"{pointer(b.dtype, self.names[b.name], const=False)} = NULL;"
+            yield f"ptrdiff_t {self.rooms[b.name]} = 0;"
+
     def steps(self, steps: Sequence[Step], pad: str) -> Iterator[str]:
         """Launches and loops around them, with the user's line where it changes."""
         for step in steps:
@@ -237,11 +250,22 @@ class _Unit:
                 yield from self.while_loop(step, pad)
             elif isinstance(step, Branch):
                 yield from self.branch(step, pad)
+            elif isinstance(step, Grow):
+                need = self.exprs.index(step.size)
+                yield from (pad + line for line in self.room(step.buffer, need, step.check))
+            elif isinstance(step, Copy):
+                yield from (pad + line for line in self.copy(step))
             else:
                 yield from (pad + line for line in self.launch(step))
 
     def loop_head(self, loop: HostLoop) -> str:
         i = self.locals[loop.var.name]
+        if loop.trips == GROWN:
+            assert loop.count is not None, "verified"
+            n = f"(ptrdiff_t){self.argument(loop.count)}[0]"
+            if loop.reverse:
+                return f"for (ptrdiff_t {i} = {n} - 1; {i} >= 0; --{i}) {{"
+            return f"for (ptrdiff_t {i} = 0; {i} < {n}; ++{i}) {{"
         if loop.reverse:
             last = self.exprs.index(loop.trips - 1)
             if loop.count is not None:
@@ -297,6 +321,25 @@ class _Unit:
         else:
             yield f"{call};"
 
+    def room(self, buffer: str, need: str, check: int) -> Iterator[str]:
+        """Room for `need` elements, or the error that there is no memory."""
+        name, room, dtype = self.argument(buffer), self.rooms[buffer], self.dtypes[buffer]
+        yield f"if ({room} < {need}) {{"
+        yield f"{INDENT}void *tg_more = tg_grow({name}, &{room}, {need}, sizeof(*{name}));"
+        yield f"{INDENT}if (tg_more == NULL) {{"
+        yield f"{INDENT}  {self.argument('detail')}[0] = (int64_t)({need}) * {dtype.nbytes};"
+        yield f"{INDENT}  status = {check};"
+        yield f"{INDENT}  goto done;"
+        yield f"{INDENT}}}"
+        yield f"{INDENT}{name} = ({dtype.c} *)tg_more;"
+        yield "}"
+
+    def copy(self, step: Copy) -> Iterator[str]:
+        source, target = self.argument(step.source), self.argument(step.target)
+        room = self.rooms[step.source]
+        yield from self.room(step.target, room, step.check)
+        yield f"if ({room} > 0) memcpy({target}, {source}, (size_t){room} * sizeof(*{target}));"
+
     def argument(self, name: str) -> str:
         if name not in self.names:
             raise VerifyError(f"program {self.program.name}: no buffer {name}")
@@ -307,6 +350,7 @@ def _indices(step: Step) -> set[Symbol]:
     """The loop variables that a step itself uses."""
     dims = step.indices if isinstance(step, Launch) else ()
     dims = (step.trips,) if isinstance(step, HostLoop) else dims
+    dims = (step.size,) if isinstance(step, Grow) else dims
     return {s for d in dims for s in symbols(d)}
 
 

@@ -15,6 +15,7 @@ from tracegrad.errors import TracegradError, ValueArgumentError, VerifyError
 from tracegrad.graph.ir import Graph, Literal, Node, Operand, Stage, Value
 from tracegrad.graph.symbols import bind_symbols
 from tracegrad.graph.walk import last_uses
+from tracegrad.loops.grown import GROWN, is_grown
 from tracegrad.types import TensorType
 
 Sizes = Mapping[str, int]
@@ -55,11 +56,11 @@ def _bind(
     for value, given in zip(graph.inputs, inputs, strict=True):
         array = np.asarray(given)
         for dim, n in zip(value.shape, array.shape, strict=False):
-            if isinstance(dim, dims.Expr):
+            if isinstance(dim, dims.Expr) and not is_grown(dim):
                 free = dims.symbols(dim)
                 if len(free) == 1 and dims.is_equal(dim, dims.of_atom(next(iter(free)))):
                     sizes.setdefault(next(iter(free)).name, n)
-        if array.dtype != value.dtype.np or array.shape != _shape(value.type, sizes):
+        if array.dtype != value.dtype.np or not _fits(array.shape, value.type, sizes):
             raise ValueArgumentError(
                 f"input {value.hint} of graph {graph.name} is {value.type}, "
                 f"not {array.dtype}{list(array.shape)}"
@@ -68,8 +69,15 @@ def _bind(
     return env
 
 
-def _shape(type_: TensorType, sizes: Sizes) -> tuple[int, ...]:
-    return tuple(d if isinstance(d, int) else int(dims.evaluate(d, sizes)) for d in type_.shape)
+def _fits(shape: tuple[int, ...], type_: TensorType, sizes: Sizes) -> bool:
+    """Whether an array has the shape of its type; one that grew has any length."""
+    return len(shape) == type_.rank and all(
+        is_grown(d) or n == _size(d, sizes) for n, d in zip(shape, type_.shape, strict=True)
+    )
+
+
+def _size(d: dims.Dim, sizes: Sizes) -> int:
+    return d if isinstance(d, int) else int(dims.evaluate(d, sizes))
 
 
 def _read(x: Operand, env: Mapping[Value, np.ndarray]) -> Any:
@@ -83,7 +91,8 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
         keywords["regions"] = tuple(_region(g, sizes) for g in node.regions)
     try:
         with np.errstate(all="ignore"):
-            attrs = bind_symbols(node.attrs, sizes) if sizes else node.attrs
+            known = sizes if node.regions else {**sizes, **_lengths(node, env)}
+            attrs = bind_symbols(node.attrs, known) if known else node.attrs
             out = node.op.reference(attrs, *[_read(x, env) for x in node.operands], **keywords)
     except TracegradError as e:
         raise e.at(node.loc) from None
@@ -98,7 +107,7 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
         )
     for value, result in zip(node.results, out, strict=True):
         array = np.asarray(result)
-        if array.dtype != value.dtype.np or array.shape != _shape(value.type, sizes):
+        if array.dtype != value.dtype.np or not _fits(array.shape, value.type, sizes):
             raise VerifyError(
                 f"the reference of {node.op.name} gives {array.dtype}"
                 f"{list(array.shape)}, its shape rule {value.type}",
@@ -107,9 +116,14 @@ def _run(node: Node, env: dict[Value, np.ndarray], sizes: Sizes) -> None:
         env[value] = array
 
 
+def _lengths(node: Node, env: Mapping[Value, np.ndarray]) -> Sizes:
+    """The length of what grew, where an operand did."""
+    grown = [x for x in node.values() if any(map(is_grown, x.shape))]
+    return {str(GROWN): len(env[grown[0]])} if grown else {}
+
+
 def _region(graph: Graph, sizes: Sizes) -> Callable[..., list[np.ndarray]]:
     """A region as a function of arrays; keywords bind further symbols (loop indices)."""
-
 
     def run(*arrays: np.ndarray, **symbols: int) -> list[np.ndarray]:
         bound = {**sizes, **symbols}
@@ -126,4 +140,5 @@ def _front(array: np.ndarray, type_: TensorType, sizes: Sizes) -> np.ndarray:
     """The part of an element of a stack that its iteration filled."""
     if all(isinstance(n, int) for n in type_.shape):
         return array
-    return np.asarray(array)[tuple(slice(n) for n in _shape(type_, sizes))]
+    ends = [None if is_grown(n) else _size(n, sizes) for n in type_.shape]
+    return np.asarray(array)[tuple(map(slice, ends))]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracegrad.dims import product
 from tracegrad.graph.ir import Graph
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import all_nodes
@@ -115,6 +116,11 @@ def _memory(program: Program) -> list[str]:
         f"{'arena':<9}{program.arena_nbytes:>12,} bytes shared by {len(temporary)} "
         "temporary buffers"
     )
+    for b in program.at(Place.GROWING):
+        (row,) = sizes((product(b.shape[1:]),))
+        rows.append(
+            f"{'growing':<9}{row * b.dtype.nbytes:>12,} bytes for each iteration of a while_loop"
+        )
     written = [b.hint for b in program.at(Place.INPUT) if b.written]
     if written:
         rows.append(f"written in the caller's memory: {', '.join(written)}")

@@ -5,17 +5,20 @@ This is what emitted code is compared with, and what runs when there is no compi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
 from tracegrad.dims import evaluate, span_of
 from tracegrad.errors import VerifyError
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import Kernel
 from tracegrad.loops.machine import Machine, Memory, Stopped
 from tracegrad.loops.program import (
     Branch,
     Buffer,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Place,
@@ -24,6 +27,8 @@ from tracegrad.loops.program import (
     WhileLoop,
     Workers,
 )
+
+Arrays = MutableMapping[str, np.ndarray]
 
 
 def run_kernel(
@@ -82,15 +87,15 @@ def run_program(
         if b.place is Place.CONSTANT:
             assert b.data is not None, "a constant buffer has data"
             return np.ascontiguousarray(b.data).reshape(-1)
+        if b.place is Place.GROWING:
+            return np.empty(0, b.dtype.np)
         assert isinstance(b.size, int), "arena buffers have known sizes"
         return arena[b.offset : b.offset + b.size * b.dtype.nbytes].view(b.dtype.np)
 
     return _run_steps(program.steps, {b.name: array_of(b) for b in program.buffers}, {})
 
 
-def _run_steps(
-    steps: Sequence[Step], arrays: Mapping[str, np.ndarray], env: dict[str, int]
-) -> tuple[int, int]:
+def _run_steps(steps: Sequence[Step], arrays: Arrays, env: dict[str, int]) -> tuple[int, int]:
     """`env` holds the variables of the loops around; result as of `run_program`."""
     for step in steps:
         if isinstance(step, HostLoop):
@@ -100,6 +105,14 @@ def _run_steps(
         elif isinstance(step, Branch):
             at = min(max(int(arrays[step.selector][0]), 0), len(step.cases) - 1)
             status, detail = _run_steps(step.cases[at], arrays, env)
+        elif isinstance(step, Grow):
+            need = evaluate(step.size, env)
+            status, detail = _make_room(step.buffer, need, step.check, arrays)
+        elif isinstance(step, Copy):
+            old = arrays[step.source]
+            status, detail = _make_room(step.target, old.size, step.check, arrays)
+            if not status:
+                arrays[step.target][: old.size] = old
         else:
             status, detail = _run_launch(step, arrays, env)
         if status:
@@ -107,13 +120,26 @@ def _run_steps(
     return 0, 0
 
 
-def _run_loop(
-    loop: HostLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
-) -> tuple[int, int]:
+def _make_room(name: str, need: int, check: int, arrays: Arrays) -> tuple[int, int]:
+    old = arrays[name]
+    if need <= old.size:
+        return 0, 0
+    try:
+        new = np.empty(max(need, 2 * old.size), old.dtype)
+    except MemoryError:
+        return check, need * old.dtype.itemsize
+    new.view(np.uint8)[:] = 0xFF
+    new[: old.size] = old
+    arrays[name] = new
+    return 0, 0
+
+
+def _run_loop(loop: HostLoop, arrays: Arrays, env: dict[str, int]) -> tuple[int, int]:
     if loop.workers is not None and loop.workers.sums:
         return _run_chunks(loop, loop.workers, arrays, env)
-    most = evaluate(loop.trips, env)
-    trips = range(most if loop.count is None else min(most, int(arrays[loop.count][0])))
+    counts = [] if loop.trips == GROWN else [evaluate(loop.trips, env)]
+    counts += [] if loop.count is None else [int(arrays[loop.count][0])]
+    trips = range(min(counts))
     for i in reversed(trips) if loop.reverse else trips:
         status, detail = _run_steps(loop.body, arrays, env | {loop.var.name: i})
         if status:
@@ -122,7 +148,7 @@ def _run_loop(
 
 
 def _run_chunks(
-    loop: HostLoop, workers: Workers, arrays: Mapping[str, np.ndarray], env: dict[str, int]
+    loop: HostLoop, workers: Workers, arrays: Arrays, env: dict[str, int]
 ) -> tuple[int, int]:
     """A loop with sums, chunk by chunk: the same additions as on any number of threads."""
     trips, n = evaluate(loop.trips, env), workers.chunks
@@ -146,9 +172,7 @@ def _run_chunks(
     return 0, 0
 
 
-def _run_while(
-    loop: WhileLoop, arrays: Mapping[str, np.ndarray], env: dict[str, int]
-) -> tuple[int, int]:
+def _run_while(loop: WhileLoop, arrays: Arrays, env: dict[str, int]) -> tuple[int, int]:
     i, last = 0, span_of(loop.var)[1]
     while last is None or i <= last:
         at = env | {loop.var.name: i}

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from tracegrad import dtypes
-from tracegrad.dims import Dim, Symbol, counter, of_atom
+from tracegrad.dims import Dim, Symbol, counter, format_dim, of_atom
 from tracegrad.dims import Expr as DimExpr
 from tracegrad.dtypes import BOOL, F64, I64, DType
 from tracegrad.errors import DTypeError
 from tracegrad.loops.dim_text import parse_dim
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import (
     Access,
     Accumulator,
@@ -42,6 +43,7 @@ from tracegrad.loops.ir import (
 from tracegrad.loops.scan import Scanner
 
 TAGS = {t.value: t for t in LoopTag}
+SIZES: dict[str, DimExpr] = {format_dim(GROWN): GROWN}  # names that stand everywhere
 NUMBER = r"-?(?:inf|nan|\d+(?:\.\d*)?(?:e[-+]?\d+)?)"
 
 
@@ -64,7 +66,7 @@ class KernelReader(Scanner):
         self.intrinsics = intrinsics
         self.scalars: dict[str, DType] = {}
         self.buffers: dict[str, DType] = {}
-        self.symbols: dict[str, DimExpr] = {}
+        self.symbols: dict[str, DimExpr] = dict(SIZES)
 
     # -- pieces
 
@@ -336,7 +338,7 @@ class KernelReader(Scanner):
     # -- kernels
 
     def kernel(self) -> Kernel:
-        self.scalars, self.buffers, self.symbols = {}, {}, {}
+        self.scalars, self.buffers, self.symbols = {}, {}, dict(SIZES)
         self.expect("kernel")
         self.expect("@")
         name = self.name()
@@ -354,7 +356,7 @@ class KernelReader(Scanner):
         indices = self.kernel_indices()
         loc = self.loc()
         body = self.block()
-        self.scalars, self.buffers, self.symbols = {}, {}, {}
+        self.scalars, self.buffers, self.symbols = {}, {}, dict(SIZES)
         return Kernel(name, tuple(params), body, indices=indices, loc=loc)
 
     def kernel_indices(self) -> tuple[Symbol, ...]:

@@ -15,6 +15,8 @@ from tracegrad.loops.program import (
     Branch,
     Buffer,
     CheckSite,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Place,
@@ -50,7 +52,7 @@ class _ProgramReader(KernelReader):
                 buffers.append(self.buffer())
             elif self.skip("check"):
                 checks.append(CheckSite(self.string(), self.loc()))
-            elif self.match(r"(?=launch\b|for\b|while\b|branch\b)"):
+            elif self.match(r"(?=launch\b|for\b|while\b|branch\b|grow\b|copy\b)"):
                 steps.append(self.step(kernels))
             else:
                 kernel = self.kernel()
@@ -92,6 +94,10 @@ class _ProgramReader(KernelReader):
             return self.choice(kernels)
         if self.skip("while"):
             return self.while_loop(kernels)
+        if self.skip("grow"):
+            return self.grow()
+        if self.skip("copy"):
+            return self.copy()
         self.expect("for")
         outer = dict(self.scalars), dict(self.symbols)
         var, trips = self.header(",")
@@ -159,6 +165,22 @@ class _ProgramReader(KernelReader):
         body = self.steps(kernels)
         self.scalars, self.symbols = outer
         return WhileLoop(var, flag, test, body, loc)
+
+    def grow(self) -> Grow:
+        buffer = self.local()
+        self.expect("to")
+        size = self.dim(",")
+        self.expect(",")
+        self.expect("check")
+        return Grow(buffer, size, self.integer(), self.loc())
+
+    def copy(self) -> Copy:
+        source = self.local()
+        self.expect("to")
+        target = self.local()
+        self.expect(",")
+        self.expect("check")
+        return Copy(source, target, self.integer(), self.loc())
 
     def choice(self, kernels: Mapping[str, Kernel]) -> Branch:
         selector = self.local()

@@ -24,6 +24,7 @@ class Place(Enum):
     OUTPUT = "output"  # passed by the caller
     ARENA = "arena"  # at `Buffer.offset` bytes of the workspace
     CONSTANT = "constant"  # `Buffer.data`
+    GROWING = "growing"  # empty at first; `Grow` makes room; gone after the call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,8 @@ class HostLoop:
     `workers` say that the iterations are independent.
 
     `trips` may use the variables of enclosing loops; with `trips` <= 0 nothing runs.  `count`
-    names a buffer whose first element (i64) says how many of the `trips` run, from 0 on.
+    names a buffer whose first element (i64) says how many of the `trips` run, from 0 on; where
+    `trips` is `GROWN` that is all there is to know.
     """
 
     var: Symbol
@@ -133,7 +135,37 @@ class Branch:
     loc: SourceLoc | None = field(default=None, compare=False)
 
 
-Step = Launch | HostLoop | WhileLoop | Branch
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Let a GROWING buffer have room for `size` elements at least, keeping what it holds.
+
+    Where there is no memory the program returns ``check``, and the value is the number of bytes.
+    """
+
+    buffer: str
+    size: Dim
+    check: int
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+NO_MEMORY = "no memory for {value} bytes of what the iterations of a while_loop leave"
+"""The message of the check of `Grow` and `Copy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Let one GROWING buffer have as much room as another and hold the same.
+
+    Where there is no memory, as `Grow`.
+    """
+
+    source: str
+    target: str
+    check: int
+    loc: SourceLoc | None = field(default=None, compare=False)
+
+
+Step = Launch | HostLoop | WhileLoop | Branch | Grow | Copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +174,7 @@ class Program:
 
     With checks, the first 64 bytes of the arena are reserved: element 0 (int64) receives the
     offending value.  Kernels that check have a last param ``detail: i64[1]`` bound to the
-    buffer named ``detail`` (place ARENA, offset 0).
+    buffer named ``detail`` (place ARENA, offset 0), which `Grow` and `Copy` write too.
     """
 
     name: str
@@ -190,6 +222,10 @@ def named(step: Step) -> tuple[str, ...]:
         return (step.selector,)
     if isinstance(step, WhileLoop):
         return (step.flag,)
+    if isinstance(step, Grow):
+        return step.buffer, "detail"
+    if isinstance(step, Copy):
+        return step.source, step.target, "detail"
     parts = () if step.workers is None else step.workers.sums
     return (*(() if step.count is None else (step.count,)), *(x for pair in parts for x in pair))
 
@@ -200,3 +236,8 @@ def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
         yield step
         for block in blocks(step):
             yield from all_steps(block)
+
+
+def first_growth(program: Program) -> Grow | None:
+    """The first step that asks for memory while the program runs."""
+    return next((s for s in all_steps(program.steps) if isinstance(s, Grow)), None)

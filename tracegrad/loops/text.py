@@ -56,6 +56,8 @@ from tracegrad.loops.parse import parse_kernel
 from tracegrad.loops.parse_program import parse_program
 from tracegrad.loops.program import (
     Buffer,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Program,
@@ -242,6 +244,12 @@ def _step(step: Step, locs: bool) -> Iterator[str]:
         yield _launch(step, locs)
         return
     at = f" {print_loc(step.loc)}" if locs and step.loc else ""
+    if isinstance(step, Grow):
+        yield f"grow %{step.buffer} to {format_dim(step.size)}, check {step.check}{at}"
+        return
+    if isinstance(step, Copy):
+        yield f"copy %{step.source} to %{step.target}, check {step.check}{at}"
+        return
     if isinstance(step, HostLoop):
         order = "reverse" if step.reverse else "forward"
         count = "" if step.count is None else f", count %{step.count}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tracegrad.dims import Dim, Symbol, bounds, span_of, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
+from tracegrad.loops.grown import is_grown
 from tracegrad.loops.ir import (
     Access,
     Alloc,
@@ -69,7 +70,8 @@ class _Verifier:
         for p in self.kernel.params:
             self.define(p.name)
             self.buffers[p.name] = (p.dtype, p.size)
-            self.index(p.size)
+            if not is_grown(p.size):
+                self.index(p.size)
         for s in self.kernel.indices:
             self.define(s.name)
             self.scalars[s.name] = I64
@@ -313,6 +315,8 @@ def _verify_buffer(program: Program, b: Buffer) -> None:
             raise VerifyError(f"{where} needs a known size and an aligned offset")
         if b.offset + b.size * b.dtype.nbytes > program.arena_nbytes:
             raise VerifyError(f"{where} leaves the arena of {program.arena_nbytes} bytes")
+    if is_grown(b.size) is not (b.place is Place.GROWING):
+        raise VerifyError(f"{where} has size {b.size} and is {b.place.value}")
     if b.place is Place.CONSTANT and (
         b.data is None or b.data.size != b.size or b.data.dtype != b.dtype.np
     ):

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from tracegrad.dims import Dim, Symbol, bounds, is_equal, largest, span_of, symbols
 from tracegrad.dtypes import BOOL, I64, DType
 from tracegrad.errors import VerifyError
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import Access, Check
 from tracegrad.loops.program import (
     Branch,
     Buffer,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Place,
@@ -65,6 +68,11 @@ def _verify_block(
                 raise VerifyError(f"program {program.name}: a branch has no cases", loc=step.loc)
             for case in step.cases:
                 _verify_block(program, case, buffers, scope)
+        elif isinstance(step, Grow):
+            _verify_grown(program, step, (step.buffer,), buffers)
+            _verify_scope(step.size, scope, f"program {program.name}: grow {step.buffer}", step)
+        elif isinstance(step, Copy):
+            _verify_grown(program, step, (step.source, step.target), buffers)
         else:
             _verify_launch(program, step, buffers, scope)
 
@@ -113,6 +121,19 @@ def _verify_scalar(
         raise VerifyError(f"{where} cannot read {name}, {b.dtype}[{b.size}]", loc=step.loc)
 
 
+def _verify_grown(
+    program: Program, step: Grow | Copy, names: Sequence[str], buffers: Mapping[str, Buffer]
+) -> None:
+    where = f"program {program.name}: {type(step).__name__}"
+    for name in names:
+        if name not in buffers or buffers[name].place is not Place.GROWING:
+            raise VerifyError(f"{where} of {name}, which does not grow", loc=step.loc)
+    if len({buffers[name].dtype for name in names}) > 1:
+        raise VerifyError(f"{where} from {names[0]} to {names[1]} of another dtype", loc=step.loc)
+    if not 1 <= step.check <= len(program.checks) or "detail" not in buffers:
+        raise VerifyError(f"{where}: check {step.check} is not described", loc=step.loc)
+
+
 def _verify_variable(
     program: Program, loop: HostLoop | WhileLoop, scope: Mapping[str, Symbol]
 ) -> None:
@@ -127,6 +148,10 @@ def _verify_loop(program: Program, loop: HostLoop, scope: Mapping[str, Symbol]) 
     var = loop.var
     where = f"program {program.name}: loop over {var}"
     _verify_variable(program, loop, scope)
+    if loop.trips == GROWN:
+        if loop.count is None or (var.lo, var.hi) != (0, None):
+            raise VerifyError(f"{where} has no number of trips", loc=loop.loc)
+        return
     _verify_scope(loop.trips, scope, where, loop)
     most = bounds(loop.trips)[1]
     last = None if most is None else most - 1
@@ -148,7 +173,7 @@ def _holds(s: Symbol, span: tuple[int | None, int | None]) -> bool:
     return above and below
 
 
-def _verify_scope(d: Dim, scope: Mapping[str, Symbol], where: str, step: Launch | HostLoop) -> None:
+def _verify_scope(d: Dim, scope: Mapping[str, Symbol], where: str, step: Step) -> None:
     for s in symbols(d):
         if scope.get(s.name) != s:
             why = "with another range" if s.name in scope else "which is not in scope"

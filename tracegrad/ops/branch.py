@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracegrad.dtypes import BOOL, I64
-from tracegrad.errors import DTypeError, RuntimeValueError, ShapeError
+from tracegrad.errors import DTypeError, GradientError, RuntimeValueError, ShapeError
 from tracegrad.graph.ir import Graph, Node, Operand, Value
 from tracegrad.graph.op import Attrs, ByRegions, Nest, NoGradient, Sample, Special, Trait, declare
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import Cast, LoopTag
 from tracegrad.ops.control import LoopAttrs
 from tracegrad.types import TensorType, sizes
 
 if TYPE_CHECKING:
     from tracegrad.graph.builder import GraphBuilder
+    from tracegrad.source import SourceLoc
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class WhileAttrs(Attrs):
     take all of them and may use `index`, the number of the iteration.  Outputs of the second behind
     the carries are stacked there.  With `most` > 0 it runs at most so many times,
     which is the leading size of the stacks (elements not reached are undefined); with 0 there is
-    no limit and are no stacks.
+    no limit, and the stacks, of leading size `GROWN`, have an element for each iteration.
+    `counter` is the carry that counts the iterations, or -1.
     """
 
     index: str
@@ -72,6 +75,7 @@ class WhileAttrs(Attrs):
     carries: int
     consts: int
     results: tuple[TensorType, ...]
+    counter: int = -1
 
     @property
     def recompute(self) -> bool:
@@ -84,13 +88,18 @@ def _while_reference(attrs: WhileAttrs, *operands: Any, regions: Any = ()) -> An
     n, k = attrs.carries, 0
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n:]
-    stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
+    rows: list[Sequence[Any]] = []
     while (not attrs.most or k < attrs.most) and test(*state, *consts, **{attrs.index: k})[0]:
         out = body(*state, *consts, **{attrs.index: k})
         state = out[:n]
-        for stack, y in zip(stacks, out[n:], strict=True):
-            stack[(k, *map(slice, y.shape))] = y
+        rows.append(out[n:])
         k += 1
+    stacks: list[Any] = [
+        np.zeros((attrs.most or k, *sizes(t.shape[1:])), t.dtype.np) for t in attrs.results[n:]
+    ]
+    for i, ys in enumerate(rows):
+        for stack, y in zip(stacks, ys, strict=True):
+            stack[(i, *map(slice, y.shape))] = y
     return (*state, *stacks)
 
 
@@ -194,19 +203,31 @@ def emit_while(
     *,
     carries: Sequence[Operand],
     consts: Sequence[Operand] = (),
+    counter: int = -1,
     hints: Sequence[str] = (),
 ) -> tuple[Value, ...]:
     """Add a `while`; returns the final carries, then the stacks."""
     n = len(carries)
     results = [x.type for x in body.inputs[:n]]
-    results += [TensorType((most, *y.shape), y.type.dtype) for y in body.outputs[n:]]
-    attrs = WhileAttrs(index, most, n, len(consts), tuple(results))
+    results += [TensorType((most or GROWN, *y.shape), y.type.dtype) for y in body.outputs[n:]]
+    attrs = WhileAttrs(index, most, n, len(consts), tuple(results), counter)
     return b.emit(
         while_,
         (*carries, *consts),
         attrs,  # type: ignore[no-any-return]
         regions=(test, body),
         hints=hints or ("while",) * len(results),
+    )
+
+
+def unknown_length(loc: SourceLoc | None = None) -> GradientError:
+    """What is raised where an array of `GROWN` elements would be handled as a whole."""
+    return GradientError(
+        "this derivative needs what each iteration of a while_loop leaves as one array, whose "
+        "length is not known here",
+        kind="while_reverse",
+        loc=loc,
+        remedy="Give tg.while_loop(..., max_trips=n): its arrays then have n elements.",
     )
 
 

@@ -24,6 +24,7 @@ from tracegrad.graph.op import (
     Trait,
     declare,
 )
+from tracegrad.loops.grown import GROWN
 from tracegrad.loops.ir import Index as IndexValue
 from tracegrad.types import TensorType, sizes
 
@@ -122,7 +123,8 @@ class LoopAttrs(Attrs):
     inputs are the carries, the consts and those elements; its outputs the next carries, then
     values that are stacked at ``index``.  `results`: types of the final carries and the stacks.
     With `counted` a last operand (i64) says how many of the `trips` run, from index 0 on; the
-    other elements of the stacks are undefined.  `recompute`: a reverse pass keeps the carries of
+    other elements of the stacks are undefined.  Where `trips` is `GROWN` it is the count.
+    `recompute`: a reverse pass keeps the carries of
     each iteration and computes everything else again.
     """
 
@@ -151,15 +153,18 @@ def stacked(index: str, trips: Dim, element: TensorType) -> TensorType:
 
 def _loop_reference(attrs: LoopAttrs, *operands: Any, regions: Any = ()) -> Any:
     (body,) = regions
-    assert isinstance(attrs.trips, int)
-    n, trips = attrs.carries, attrs.trips
+    n, most, count = attrs.carries, attrs.trips, None
     if attrs.counted:
         *operands, count = operands  # type: ignore[assignment]
-        trips = min(trips, int(count))
+    if most == GROWN:
+        most = int(count)  # type: ignore[arg-type]
+    assert isinstance(most, int)
     state = [np.asarray(x) for x in operands[:n]]
     consts = operands[n : n + attrs.consts]
-    stacks = [np.zeros(sizes(t.shape), t.dtype.np) for t in attrs.results[n:]]
-    order = range(trips)
+    stacks: list[Any] = [
+        np.zeros((most, *sizes(t.shape[1:])), t.dtype.np) for t in attrs.results[n:]
+    ]
+    order = range(most if count is None else min(most, int(count)))
     for k in reversed(order) if attrs.reverse else order:
         out = body(
             *state, *consts, *[x[k] for x in operands[n + attrs.consts :]], **{attrs.index: k}

@@ -311,9 +311,12 @@ def var(b: GraphBuilder, x: Operand, axes: tuple[int, ...], ddof: float = 0) -> 
 def logsumexp(b: GraphBuilder, x: Operand, axes: tuple[int, ...]) -> Operand:
     """``log(sum(exp(x)))`` over `axes` without overflow; `x` is float.
 
-    Infinite maxima are not subtracted, so that -inf gives -inf and inf gives inf.
+    Infinite maxima are not subtracted, so that -inf gives -inf and inf gives inf; nothing gives
+    -inf too.
     """
-    top = stop_gradient(b, max_(b, x, axes=axes))
-    top = where(b, isfinite(b, top), top, Literal(0, x.dtype))
+    top: Operand = Literal(0, x.dtype)
+    if reduced_count(x.shape, axes) != 0:
+        most = stop_gradient(b, max_(b, x, axes=axes))
+        top = where(b, isfinite(b, most), most, top)
     shifted = exp(b, sub(b, x, spread(b, top, axes, x.shape)))
     return add(b, log(b, sum_(b, shifted, axes=axes)), top)  # type: ignore[no-any-return]

@@ -75,7 +75,7 @@ def pruned_cond(node: Node, attrs: CondAttrs, needed: set[Value], prune: Prune) 
     if (
         len(results) == len(node.results)
         and len(inputs) == len(node.operands) - 1
-        and all(len(a.nodes) == len(b.nodes) for a, b in zip(regions, node.regions, strict=True))
+        and all(same_nodes(a, b) for a, b in zip(regions, node.regions, strict=True))
     ):
         return node
     return replace(
@@ -127,7 +127,15 @@ def pruned_while(node: Node, attrs: WhileAttrs, needed: set[Value], prune: Prune
             carries=len(kept),
             consts=len(consts),
             results=tuple(attrs.results[j] for j in results),
+            counter=kept.index(attrs.counter) if attrs.counter in kept else -1,
         ),
+    )
+
+
+def same_nodes(a: Graph, b: Graph) -> bool:
+    """Whether nothing was taken from the nodes of `b`, or from regions inside, to make `a`."""
+    return len(a.nodes) == len(b.nodes) and all(
+        x is y for x, y in zip(a.nodes, b.nodes, strict=True)
     )
 
 

@@ -16,7 +16,7 @@ from tracegrad.graph.symbols import symbols_of
 from tracegrad.graph.walk import Replaced, copy_node, map_regions, rebuild
 from tracegrad.ops.branch import CondAttrs, WhileAttrs
 from tracegrad.ops.control import LoopAttrs, emit_loop
-from tracegrad.rewrite.branches import pruned_cond, pruned_while, take_known
+from tracegrad.rewrite.branches import pruned_cond, pruned_while, same_nodes, take_known
 from tracegrad.rewrite.cleanup import remove_dead
 
 
@@ -66,7 +66,7 @@ def _pruned(node: Node, attrs: LoopAttrs, needed: set[Value]) -> Node:
     if (
         len(inputs) == len(region.inputs)
         and len(results) == len(node.results)
-        and len(inner.nodes) == len(region.nodes)
+        and same_nodes(inner, region)
     ):
         return node
     inner = replace(inner, inputs=tuple(region.inputs[k] for k in inputs), tracked=())

@@ -11,8 +11,12 @@ import numpy as np
 
 from tracegrad import errors
 from tracegrad.dtypes import DType
-from tracegrad.loops.program import Buffer, CheckSite, Place, Program
+from tracegrad.loops.program import NO_MEMORY, Buffer, CheckSite, Place, Program
 
+NO_MEMORY_REMEDY = (
+    "Give tg.while_loop(..., max_trips=n) to stop a loop that does not end, or use tg.jvp, which "
+    "keeps nothing."
+)
 Kind = Literal["launcher", "ctypes", "reference"]
 
 
@@ -173,6 +177,8 @@ def raise_check(checks: Sequence[CheckSite], status: int, detail: int) -> None:
         raise errors.VerifyError(f"a program stopped with status {status}, which means nothing")
     site = checks[status - 1]
     message = site.message.replace("{value}", str(detail))
+    if site.message == NO_MEMORY:
+        raise errors.RuntimeMemoryError(message, loc=site.loc, remedy=NO_MEMORY_REMEDY)
     # NumPy's two wordings: "index 7 is out of bounds ..." is an IndexError, the rest ValueErrors.
     is_index = site.message.startswith("index ")
     kind = errors.RuntimeIndexError if is_index else errors.RuntimeValueError

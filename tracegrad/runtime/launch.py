@@ -21,7 +21,7 @@ import numpy as np
 
 from tracegrad.dims import bounds
 from tracegrad.errors import OptionError, ToolchainError
-from tracegrad.loops.program import Branch, CheckSite, HostLoop, Program, Step, WhileLoop
+from tracegrad.loops.program import Branch, CheckSite, HostLoop, Launch, Program, Step, WhileLoop
 from tracegrad.loops.transform import is_scalar
 from tracegrad.runtime.artifact import (
     Accept,
@@ -90,11 +90,13 @@ def work_of(program: Program) -> int:
 def _step_work(step: Step) -> int:
     if isinstance(step, HostLoop):
         trips = bounds(step.trips)[1]
-        return (1 if trips is None else max(0, trips)) * sum(map(_step_work, step.body))
+        return (_TRIPS if trips is None else max(0, trips)) * sum(map(_step_work, step.body))
     if isinstance(step, WhileLoop):
         return _TRIPS * sum(map(_step_work, (*step.test, *step.body)))
     if isinstance(step, Branch):
         return max(sum(map(_step_work, case)) for case in step.cases)
+    if not isinstance(step, Launch):
+        return 0
     if is_scalar(step.kernel.body):
         return len(step.kernel.params)
     return sum(p.size for p in step.kernel.params if isinstance(p.size, int))

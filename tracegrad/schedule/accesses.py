@@ -35,7 +35,7 @@ from tracegrad.loops.ir import (
     Update,
     Var,
 )
-from tracegrad.loops.program import Branch, HostLoop, Launch, Step, WhileLoop
+from tracegrad.loops.program import Copy, Grow, HostLoop, Launch, Step, WhileLoop
 from tracegrad.source import SourceLoc
 
 
@@ -81,8 +81,9 @@ def _steps(
             inner, _ = _enter(env, name, step.var, None, None)
             _steps(step.test, inner, f"{name}t.", None, found)
             _steps(step.body, inner, name, None, found)
+        elif isinstance(step, (Grow, Copy)):
+            continue  # of buffers that each iteration fills anew
         else:
-            assert isinstance(step, Branch)
             found.append(Touch(step.selector, 0, How.READ, times, step.loc))
             for j, case in enumerate(step.cases):
                 _steps(case, env, f"{name}{j}.", times, found)

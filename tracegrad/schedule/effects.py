@@ -106,7 +106,7 @@ class _Resolver:
             self._copied(node, "the whole old contents are read later")
             return
         size = sum(_numel(self.nodes[u].result) for u in kept)
-        if size > _numel(base):
+        if kept and size > _numel(base):
             self._copied(node, "most of the old contents is read later")
             return
         for u in kept:

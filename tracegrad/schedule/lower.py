@@ -17,6 +17,7 @@ from tracegrad.graph.ir import Literal, Node, Operand, Value
 from tracegrad.graph.op import Nest, Point, Reduction, Trait
 from tracegrad.graph.storage import View
 from tracegrad.loops.builder import LoopBuilder, flat_index
+from tracegrad.loops.grown import is_grown
 from tracegrad.loops.ir import (
     Access,
     Apply,
@@ -121,10 +122,7 @@ class KernelWriter:
     # -- the end
 
     def finish(self, name: str, loc: object = None) -> Lowered:
-        params = [
-            Param(n, x.dtype, largest(x.type.size), access)
-            for x, (n, access) in self.params.items()
-        ]
+        params = [Param(n, x.dtype, _room(x), access) for x, (n, access) in self.params.items()]
         args: list[Value | None] = list(self.params)
         if self.lb.checks:
             params.append(Param("detail", I64, 1, Access.OUT))
@@ -349,3 +347,8 @@ def free_symbols(kernel: Kernel) -> tuple[Symbol, ...]:
     own = set(definitions(kernel))
     found = {s for d in indices_of(kernel.body) for s in symbols(d) if s.name not in own}
     return tuple(sorted(found, key=lambda s: s.name))
+
+
+def _room(x: Value) -> Dim:
+    """Elements of the buffer of `x`."""
+    return x.type.size if is_grown(x.type.size) else largest(x.type.size)

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tracegrad.dims import Symbol, counter, largest, of_atom, widened
+from tracegrad.dims import Symbol, add, counter, largest, mul, of_atom, product, widened
 from tracegrad.dtypes import I64
 from tracegrad.graph.ir import Graph, Operand, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import all_nodes
-from tracegrad.loops.ir import Access, Kernel
+from tracegrad.loops.grown import GROWN, is_grown
+from tracegrad.loops.ir import Access, Kernel, Load, Store
 from tracegrad.loops.program import (
+    NO_MEMORY,
     Branch,
     Buffer,
     CheckSite,
+    Copy,
+    Grow,
     HostLoop,
     Launch,
     Place,
     Program,
     Step,
     WhileLoop,
+    all_steps,
+    named,
 )
-from tracegrad.ops.branch import last_index
-from tracegrad.ops.control import Parallel
+from tracegrad.loops.transform import statements
+from tracegrad.ops.branch import last_index, unknown_length
+from tracegrad.ops.control import LoopAttrs, Parallel
 from tracegrad.ops.create import ConstantAttrs
 from tracegrad.schedule.body import Body, Choose, Cycle, Item, Repeat, Run, Shared
 from tracegrad.schedule.effects import Copied
@@ -70,7 +77,10 @@ def make_plan(
     Raises:
         UnsupportedError: iterations of a parallel loop that depend on each other.
     """
-    checked = any(n.op.has(Trait.CHECKED) for n in all_nodes(graph))
+    checked = any(
+        n.op.has(Trait.CHECKED) or any(is_grown(r.type.size) for r in n.results)
+        for n in all_nodes(graph)
+    )
     overwritable: set[Value] = set()
     if graph.alias is not None and not checked:
         overwritable = {graph.inputs[w.input] for w in graph.alias.write_backs}
@@ -95,6 +105,7 @@ class _Planner:
         self.checks: list[CheckSite] = []
         self.threads = Threads(1)
         self.spans: dict[Value, list[int]] = {}  # first and last launch of what the arena holds
+        self.growing: dict[Value, list[int]] = {}  # the same of what grows
         self.launches: dict[Repeat, Span] = {}
 
     def run(self) -> Plan:
@@ -117,6 +128,8 @@ class _Planner:
     def _step(self, item: Item, buffers: dict[Value, Buffer]) -> Step:
         if not isinstance(item, Run):
             return self._control(item, buffers)
+        if any(is_grown(of_atom(s)) for s in item.lowered.kernel.indices):
+            return self._copy(item, buffers)
         base = len(self.checks)
         loc = item.node.loc if item.node is not None else None
         self.checks.extend(CheckSite(message, loc) for message in item.lowered.checks)
@@ -145,9 +158,38 @@ class _Planner:
         if isinstance(item, Cycle):
             var = Symbol(item.attrs.index, 0, last_index(item.attrs.most))
             test, body = blocks
+            body = (*self._grown(item, var, name), *body)
             return WhileLoop(var, name(item.flag), test, body, item.node.loc)
         count = None if item.count is None else name(item.count)
-        return self._loop(item, blocks[0], count)
+        var = counter(item.attrs.index, item.attrs.trips)
+        return self._loop(item, (*self._grown(item, var, name), *blocks[0]), count)
+
+    def _copy(self, item: Run, buffers: dict[Value, Buffer]) -> Copy:
+        """A kernel over all elements of what grows: there is no other than a copy of it."""
+        loc = item.node.loc if item.node is not None else item.lowered.kernel.loc
+        stores = [s for s in statements(item.lowered.kernel.body) if isinstance(s, Store)]
+        if len(item.args) != 2 or any(
+            not isinstance(s.value, Load) or s.index != s.value.index for s in stores
+        ):
+            raise unknown_length(loc)
+        self.checks.append(CheckSite(NO_MEMORY, loc))
+        name = {
+            p.access: buffers[self.shared.find(v)].name
+            for v, p in zip(item.args, item.lowered.kernel.params, strict=True)
+            if v is not None
+        }
+        return Copy(name[Access.IN], name[Access.OUT], len(self.checks), loc)
+
+    def _grown(
+        self, item: Repeat | Cycle, var: Symbol, name: Callable[[Value], str]
+    ) -> Iterator[Grow]:
+        """Room for the elements that iteration `var` stores."""
+        known = isinstance(item.attrs, LoopAttrs) and item.attrs.trips != GROWN
+        for r in item.node.results:
+            if is_grown(r.type.size) and not known:
+                size = mul(add(of_atom(var), 1), product(r.shape[1:]))
+                self.checks.append(CheckSite(NO_MEMORY, item.node.loc))
+                yield Grow(name(r), size, len(self.checks), item.node.loc)
 
     def _loop(self, item: Repeat, body: tuple[Step, ...], count: str | None) -> HostLoop:
         attrs = item.attrs
@@ -167,7 +209,7 @@ class _Planner:
         kept = {find(v) for v in item.kept}
         private = {
             v: span
-            for v, span in self.spans.items()
+            for v, span in (*self.spans.items(), *self.growing.items())
             if first <= span[0] and span[1] <= last and v not in kept
         }
         inputs = item.node.regions[0].inputs
@@ -182,7 +224,12 @@ class _Planner:
         threads.inside = outer
         loop = self._loop(item, body, None)
         span = first, last
-        loop, apart = threads.arranged(loop, item.attrs.parallel, span, private, buffers, names)
+        growing = {b.name for b in buffers.values() if b.place is Place.GROWING}
+        grows = any(n in growing for s in all_steps(body) for n in named(s))
+        reason = "threads do not share what a while_loop leaves" if grows else ""
+        loop, apart = threads.arranged(
+            loop, item.attrs.parallel, span, private, buffers, names, reason
+        )
         if apart or outer:
             return loop
         del self.checks[before[0] :], threads.notes[before[1] : -1]
@@ -244,6 +291,9 @@ class _Planner:
             if self.names:
                 buffers[root] = replace(buffers[root], hint=self.names[k])
         self._walk(items, buffers, self.spans, [])
+        for k, v in enumerate([v for v in self.spans if is_grown(v.type.size)]):
+            buffers[v] = self._buffer(v, f"grow{k}", Place.GROWING, k)
+            self.growing[v] = self.spans.pop(v)
         for k, v in enumerate(self.spans):
             buffers[v] = self._buffer(v, f"tmp{k}", Place.ARENA, k)
         return slots, buffers

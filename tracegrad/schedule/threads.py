@@ -48,12 +48,14 @@ class Threads:
         private: Mapping[Value, Span],
         buffers: Mapping[Value, Buffer],
         names: Mapping[str, str],
+        reason: str = "",
     ) -> tuple[HostLoop, bool]:
         """`loop`, which runs at launches `span`, with its workers, or as it is; and whether its
         iterations are independent (so that loops inside it run in order at any thread count).
 
         `private` are the values that an iteration makes for itself, with the launches at which
-        they live, `names` those of buffers in the user's code.  Raises UnsupportedError for a
+        they live, `names` those of buffers in the user's code.  With a `reason` it runs in order.
+        Raises UnsupportedError for a
         loop that must run on threads and cannot.
         """
         by_name = {b.name: b for b in buffers.values()}
@@ -62,7 +64,8 @@ class Threads:
         if asked is Parallel.REQUIRED and found.conflicts:
             refuse(loop, found.conflicts[0], by_name[found.conflicts[0].one.buffer], names)
         chosen = chunks_of(loop.trips, found, by_name, names)
-        reason = "the loop around it runs on threads" if self.inside else chosen.reason
+        if not reason:
+            reason = "the loop around it runs on threads" if self.inside else chosen.reason
         kind = "loop" if asked is Parallel.REQUIRED else "derivative loop"
         where = "" if loop.loc is None else f"{loop.loc.file.rsplit('/', 1)[-1]}:{loop.loc.line}: "
         if reason:

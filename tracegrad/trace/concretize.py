@@ -43,8 +43,9 @@ _REMEDY = {
     "bool": CHOOSE,
     "int": "Pass it as a Python int (then it is static).  As an index or in arithmetic a traced "
     "integer needs no conversion.",
-    "index": "Pass int(n) from outside, so that it is static: a size, a count or a slice bound "
-    "may not depend on traced values.",
+    "index": "Pass int(n) from outside, so that it is static: a size or a slice bound may not "
+    "depend on traced values.  For a part of an array take all of it and a mask, as in "
+    "np.where(np.arange(len(x)) < n, x, 0.0).",
     "item": NUMBER + "  Return it to see its value.",
     "tolist": NUMBER + "  Return it to see its value.",
     "format": "Return the value and format it outside, or use tg.debug.print(fmt, x).",

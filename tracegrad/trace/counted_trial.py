@@ -55,13 +55,16 @@ class CountedTrial(Trial):
 
     # -- numbers that take the type of the body
 
+    def hardens(self, now: Kind) -> bool:
+        return not now.weak
+
     def narrows(self, before: Any, now: Kind) -> bool:
         """Where the first iteration cannot run apart, a number that is the same in a narrower
         type has that one from the start."""
         if type(before) not in (int, float) or not now.dtype.is_float:
             return False
         with np.errstate(over="ignore"):
-            return bool(now.dtype.np.type(before) == before)
+            return float(now.dtype.np.type(before)) == before
 
     def _check_conversions(self, region: Graph) -> None:
         kinds = {self.learned.scalars[s].dtype for s in self.converted if s in self.learned.scalars}

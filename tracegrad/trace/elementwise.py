@@ -137,8 +137,8 @@ def _out_of_range(trace: Recorder, op: OpDef, args: Sequence[Arg]) -> Tracer | N
     for number, other in (args, tuple(reversed(args))):
         if type(number) is int and isinstance(other, (Tracer, Literal)):
             kind = kind_of(other)
-            if kind is float or kind.kind not in "iu":
-                continue
+            if isinstance(kind, type) or kind.kind not in "iu":
+                continue  # a Python number takes any
             info = np.iinfo(kind)
             if not info.min <= number <= info.max:
                 side = 1 if number > 0 else -1

@@ -172,6 +172,7 @@ class Plan:
     undo: list[Callable[[], None]] = field(default_factory=list)
     watched: list[tuple[Any, Any]] = field(default_factory=list)
     _warned: bool = False
+    _visits: dict[source.SourceLoc, int] = field(default_factory=dict)
 
     def decision(self, frame: FrameType, kind: type[Decision] = Decision) -> Decision:
         path = tuple(
@@ -194,6 +195,7 @@ class Plan:
         for raw, held in self.watched:
             restore(raw, held)
         self.watched.clear()
+        self._visits.clear()
         self.pending = False
         self.restarts += 1
         for d in self.decisions.values():
@@ -240,6 +242,19 @@ class Plan:
                 PerformanceWarning(
                     f"more than {MANY} copies of this loop's body are in the trace{why}; write it "
                     "so that every iteration does the same to the same names"
+                )
+            )
+
+    def count_visit(self, loc: source.SourceLoc) -> None:
+        """One more time that an expression put nodes into the trace."""
+        n = self._visits[loc] = self._visits.get(loc, 0) + 1
+        if n == MANY + 2 and not self._warned and self.loops != "unroll":
+            self._warned = True
+            source.warn(
+                PerformanceWarning(
+                    f"more than {MANY} copies of this line's nodes are in the trace; a for statement "
+                    "over range(n) can be one loop, and so are tg.fori_loop, tg.scan and, where "
+                    "values decide when to stop, tg.while_loop"
                 )
             )
 

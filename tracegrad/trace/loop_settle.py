@@ -178,7 +178,7 @@ class _Settling:
         """Let a weak number enter with the type it has after the first iteration."""
         if (
             kind.weak
-            and slot not in self.learned.scalars
+            and (slot not in self.learned.scalars or self.trial.hardens(now))
             and (
                 now.dtype is F64
                 or now.dtype is kind.dtype is I64
@@ -351,6 +351,8 @@ class _Settling:
             if c.after.memory in owner and not c.stays:
                 passed[c] = owner[c.after.memory]
         for carry in passed:
+            if carry.inner.memory.written and any(map(self._is_shared, _line(passed, carry))):
+                self.trial.peel(carry.slots[0], "comes to be an array of others, and is written")
             at, steps = passed[carry], 1
             while at is not carry and at in passed and steps <= len(passed):
                 at, steps = passed[at], steps + 1
@@ -360,6 +362,16 @@ class _Settling:
                 self.trial.decision.repeat(steps)
             if at not in passed and at.stays:
                 self.trial.peel(carry.slots[0], f"comes to be {at.slots[0]}")
+
+
+def _line(passed: dict[Carry, Carry], carry: Carry) -> list[Carry]:
+    """The carries whose entering arrays `carry` gets, one iteration after the other."""
+    found: list[Carry] = []
+    at = passed.get(carry)
+    while at is not None and at not in found:
+        found.append(at)
+        at = passed.get(at)
+    return found
 
 
 def _assembled(spec: Any, makes: list[Make]) -> Make:

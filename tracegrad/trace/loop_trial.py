@@ -218,6 +218,10 @@ class Trial:
         """A name that the loop sets is used behind it, where it may not have run."""
         self.decision.never_skip()
 
+    def hardens(self, now: Kind) -> bool:
+        """Whether a Python number that is carried as one may enter with the type `now`."""
+        return False
+
     def narrows(self, before: Any, now: Kind) -> bool:
         """Whether the number `before` may enter with a type that is narrower than its own."""
         return False

@@ -42,6 +42,7 @@ class Nesting(Recorder):
     _cut: Any
     _has_inference: bool
     _plain: dict[tuple[Alias, int, bool], Tracer]
+    loop: Any
 
     @abstractmethod
     def _follow(self, x: Tracer) -> None:
@@ -78,9 +79,15 @@ class Nesting(Recorder):
             capture = self._capture(outer, tracked=False)
         a = x.alias
         capture.tracked |= a.requires_grad
-        fam = self._families.setdefault(a.family, family.Family(False))
-        alias = replace(a, storage=capture.inner, family=fam, own=False)  # type: ignore[type-var]
+        fam = self._families.setdefault(a.family, self._family_of(a.family))
+        own = a.own and self.loop is not None
+        alias = replace(a, storage=capture.inner, family=fam, own=own)  # type: ignore[type-var]
         return self._again(x, alias, None)
+
+    def _family_of(self, outer: family.Family) -> family.Family:
+        """What stands here for a family outside: the body of a loop goes on with its history, a
+        function that is differentiated has one of its own."""
+        return family.Family(False) if self.loop is None else replace(outer)
 
     def _capture(self, outer: Memory, *, tracked: bool) -> Capture:
         """A new input for a storage of the enclosing trace."""
@@ -91,7 +98,8 @@ class Nesting(Recorder):
         )
         inner.inference, inner.doubted = outer.inference, outer.doubted
         self._has_inference |= outer.inference
-        inner.family = self._families.setdefault(outer.family, family.Family(tracked))
+        fam = family.Family(tracked) if self.loop is None else self._family_of(outer.family)
+        inner.family = self._families.setdefault(outer.family, fam)
         capture = self.captures[outer] = Capture(outer, inner)
         return capture
 

@@ -222,6 +222,8 @@ def loop_of(
     kinds = (_torch_type(args).np,) * len(args) if torch else tuple(kind_of(x) for x in args)
     if ufunc is None:
         return op, *_plain_loop(trace, op, args, dtype)
+    if all(k is int for k in kinds):
+        kinds = (dtypes.I64.np,) * len(kinds)  # NumPy would compare Python's ints as objects
     try:
         found = _numpy_loop(ufunc, kinds, None if dtype is None else dtype.np)
     except TypeError as e:

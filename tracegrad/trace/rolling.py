@@ -18,11 +18,13 @@ from typing import Any
 from tracegrad import dims, source
 from tracegrad.dims import Dim
 from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.graph.storage import Index, Pick, Span
 from tracegrad.trace.counted import counted_range, is_traced
 from tracegrad.trace.loop_code import loop_of
 from tracegrad.trace.loop_driver import Driver, copies
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.promote import trace_of
 from tracegrad.trace.symbolic import (
     SymbolicInt,
     Unrollable,
@@ -244,7 +246,8 @@ def explicit_range(*args: Any, parallel: bool = False) -> Any:
     if type(parallel) is not bool:
         raise ArgumentError(f"parallel must be True or False, not {parallel!r}", loc=source.here())
     strict = Demand.PARALLEL if parallel else Demand.LOOP
-    if current_trace() is not None and any(isinstance(x, SymbolicInt) or is_traced(x) for x in args):
+    dynamic = any(isinstance(x, SymbolicInt) or is_traced(x) for x in args)
+    if current_trace() is not None and dynamic:
         return rolling_range(*args, strict=strict)
     try:
         real = range(*args)
@@ -268,8 +271,16 @@ def sequence(x: Any) -> Rolling | None:
 
 
 def rows(x: Any) -> Rolling:
-    """The elements of the first axis of a traced array."""
-    return Rolling(x.sizes[0], lambda k: x[integer(k)])
+    """The elements of the first axis of a traced array; of a Tensor they are those that its
+    ``unbind`` gives, as in PyTorch."""
+    if x.numpy_scalars:
+        return Rolling(x.sizes[0], lambda k: x[integer(k)])
+
+    def row(k: Dim) -> Any:
+        step = Index((Pick(k), *(Span(0, n) for n in x.sizes[1:])))
+        return trace_of(x).view(x, step, origin="unbind", output=k if isinstance(k, int) else 0)
+
+    return Rolling(x.sizes[0], row)
 
 
 def rolling_reversed(x: Any) -> Any:

@@ -164,6 +164,8 @@ class Trace(Handles):
         else:
             made = self.builder.emit(op, xs, attrs, hint=hint)
         ragged.check(self.builder.nodes[first:])
+        if self.rolling is not None and self.builder.loc is not None:
+            self.rolling.count_visit(self.builder.loc)
         return made
 
     def apply_loop(

@@ -1,0 +1,443 @@
+"""Gradients of `while_loop` without `max_trips`: what the iterations leave grows as they run."""
+
+from __future__ import annotations
+
+import functools
+import resource
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from tracegrad.graph.evaluate import evaluate
+from tracegrad.graph.op import REGISTRY
+from tracegrad.graph.text import parse_graph, print_graph
+from tracegrad.graph.verify import verify
+from tracegrad.loops.program import Copy, Grow, HostLoop, Place, all_steps
+from tracegrad.loops.text import parse_program, print_program
+from tracegrad.loops.verify import verify_program
+from tracegrad.pipeline import GRAPH_STAGES
+
+INPUTS = (np.array([0.7, -0.4, 1.1]), np.array([-0.6, 0.8, 0.9]), np.array([1.6, 0.3, -0.5]))
+
+
+# Each takes the loop to use, so that it can be compared with itself under `max_trips`.
+
+
+def of_a_number(loop, x):
+    return loop(lambda v: v < 100.0, lambda v: v * (1.2 + x[0] ** 2) + x[1] ** 2 + 0.1, x[2] ** 2)
+
+
+def of_a_vector(loop, x):
+    def body(s):
+        u, k = s
+        return np.roll(u, 1) * 0.7 + 0.1 * np.sin(u * x), k + 1
+
+    u, k = loop(lambda s: (np.sum(s[0] ** 2) > 0.1) & (s[1] < 30), body, (x, 0))
+    return np.sum(u**2) + k * x[0]
+
+
+def of_a_matrix(loop, x):
+    def body(a):
+        return a @ a * 0.5 + np.outer(x, np.sin(x))
+
+    return np.sum(loop(lambda a: np.sum(np.abs(a)) < 50.0, body, np.outer(x, x) + np.eye(3)))
+
+
+def of_several_results(loop, x):
+    def body(s):
+        return {"p": np.sum(s["q"]) * x[0], "q": np.sin(s["p"]) + s["q"], "n": s["n"] + 1}
+
+    out = loop(lambda s: s["n"] < 6, body, {"p": x[1], "q": x, "n": 0})
+    return np.sum(out["p"] * out["q"])
+
+
+def that_writes(loop, x):
+    log = np.zeros(50)
+
+    def body(s):
+        k, v = s
+        log[k] = v * x[0]
+        log[k + 1] += log[k] * x[1]
+        return k + 1, v * 0.8 + 0.01 * x[1]
+
+    loop(lambda s: np.abs(s[1]) > 0.1, body, (0, x[2] + 2.0))
+    return np.sum(log**2)
+
+
+def that_never_runs(loop, x):
+    return loop(lambda v: v > 1e9, lambda v: v * v * x[0], x[1]) * x[2]
+
+
+def that_needs_no_tape(loop, x):
+    return loop(lambda s: s[1] < 5, lambda s: (s[0] * 0.5 + 1.0, s[1] + 1), (x, 0))[0] @ x
+
+
+def two_in_a_row(loop, x):
+    a = loop(lambda v: v < 5.0, lambda v: v * v + 0.5, 0.5 + x[0] ** 2)
+    return loop(lambda v: v < 50.0, lambda v: v * a + x[1] ** 2, x[2] ** 2 + 1.0)
+
+
+def in_a_loop(loop, x):
+    s = x[0] * 1.0
+    for i in range(10):
+        start = 0.5 + x[2] ** 2
+        s = s * 0.1 + loop(lambda v: v < 3.0, lambda v: v * 1.5 + x[1] ** 2, start) * (i + 1)
+    return s
+
+
+def with_a_loop(loop, x):
+    def body(s):
+        v, k = s
+        for i in range(9):
+            v = v + np.sin(v) * x[i % 3] ** 2
+        return v, k + 1
+
+    return loop(lambda s: s[1] < 5, body, (x[2] ** 2, 0))[0]
+
+
+def in_itself(loop, x):
+    def inner(v):
+        def body(w):
+            return w * 1.1 + (np.sin(w) * x[0]) ** 2 + 0.1
+
+        return loop(lambda w: w < v + 1.0, body, 0.5 * v)
+
+    return loop(lambda v: v < 4.0, lambda v: inner(v) + 0.1 * x[1], x[2] ** 2 * 0.1)
+
+
+def in_itself_twice(loop, x):
+    def third(w):
+        return loop(lambda a: a < 2.0, lambda a: a * 1.3 + (a * x[1]) ** 2, np.sin(w) ** 2 + 0.1)
+
+    def second(v):
+        return loop(lambda w: w < v + 1.0, lambda w: w + third(w) * 0.3 + 0.1, 0.5 * v)
+
+    return loop(lambda v: v < 4.0, lambda v: second(v) + x[0] ** 2, x[2] ** 2)
+
+
+def with_traced_bounds(loop, x):
+    n = np.floor(np.abs(x[0]) * 4).astype(np.int64)
+    most = loop.keywords["max_trips"] if isinstance(loop, functools.partial) else None
+    return tg.fori_loop(1, n, lambda i, s: np.sin(s) * x[1] + i * x[2], x[2], max_trips=most)
+
+
+def in_a_branch(loop, x):
+    return tg.cond(x[0] > 0, lambda: of_a_number(loop, x), lambda: x[1] ** 2)
+
+
+def with_a_branch(loop, x):
+    def body(s):
+        v, k = s
+        v = tg.cond(k % 2 == 0, lambda: v * x[0] + 1.0, lambda: np.sin(v) * x[1])
+        return v, k + 1
+
+    return loop(lambda s: s[1] < 7, body, (x[2], 0))[0]
+
+
+def in_a_checkpoint(loop, x):
+    return tg.checkpoint(functools.partial(of_a_number, loop))(np.sin(x)) * x[0]
+
+
+def pulled_back_in_a_loop(loop, x):
+    y, pull = tg.vjp(lambda a: of_a_number(loop, a), x)
+    s = 0.0
+    for i in range(12):
+        s = s + np.sum(pull(y * 1e-4 * i)[0] ** 2)
+    return s
+
+
+PROGRAMS = [
+    of_a_number,
+    of_a_vector,
+    of_a_matrix,
+    of_several_results,
+    that_writes,
+    that_never_runs,
+    that_needs_no_tape,
+    two_in_a_row,
+    in_a_loop,
+    with_a_loop,
+    in_itself,
+    in_itself_twice,
+    with_traced_bounds,
+    in_a_branch,
+    with_a_branch,
+    in_a_checkpoint,
+    pulled_back_in_a_loop,
+]
+programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+
+
+def unbounded(program):
+    return functools.partial(program, tg.while_loop)
+
+
+def bounded(program):
+    return functools.partial(program, functools.partial(tg.while_loop, max_trips=60))
+
+
+@programs
+def test_gradients_are_those_of_a_loop_with_a_bound(program):
+    grown = tg.value_and_grad(unbounded(program))
+    fixed = tg.value_and_grad(bounded(program), backend="numpy")
+    for x in INPUTS:
+        (value, gradient), (same, wanted) = grown(x.copy()), fixed(x.copy())
+        np.testing.assert_allclose(value, same, rtol=1e-12)
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "program", [of_a_vector, of_a_matrix, in_itself, in_itself_twice], ids=lambda f: f.__name__
+)
+def test_derivatives_are_finite_differences(program):
+    tg.check_grads(tg.compile(unbounded(program), backend="numpy"), (INPUTS[0],), order=1)
+
+
+@programs
+def test_every_stage_means_the_same_and_prints(program):
+    """Graphs evaluate alike, verify, and survive their text form."""
+
+    def slope(x):
+        return program(tg.while_loop, x)
+
+    check_stages(tg.grad(slope, backend="numpy"))
+
+
+@pytest.mark.parametrize("program", [of_a_matrix, in_itself], ids=lambda f: f.__name__)
+def test_every_stage_of_a_second_derivative(program):
+    def curvature(x):
+        return np.sum(tg.grad(unbounded(program))(x) ** 2)
+
+    check_stages(tg.grad(curvature, backend="numpy"))
+
+
+def check_stages(made):
+    x = INPUTS[0]
+    gradient = made(x.copy())
+    lowered = made.lower(x)
+    for stage in GRAPH_STAGES:
+        graph = lowered.graph(stage).graph
+        verify(graph)
+        text = print_graph(graph)
+        assert print_graph(parse_graph(text)) == text
+        if stage in ("joint", "optimized"):
+            np.testing.assert_allclose(evaluate(graph, [x])[0], gradient, rtol=1e-9, atol=1e-12)
+    scheduled = lowered.specialisation.lowering.plan.program
+    verify_program(scheduled)
+    text = print_program(scheduled)
+    assert print_program(parse_program(text, REGISTRY.intrinsics())) == text
+
+
+HIGHER = {
+    "forward over reverse": lambda f: tg.jacfwd(tg.grad(f)),
+    "reverse over reverse": lambda f: tg.jacrev(tg.grad(f)),
+    "gradient of rows": lambda f: tg.grad(lambda x: np.sum(tg.jacrev(f)(x) ** 2)),
+    "reverse over forward": lambda f: tg.grad(lambda x: np.sum(tg.jacfwd(f)(x) ** 2)),
+    "third": lambda f: tg.grad(lambda x: np.sum(tg.jacrev(tg.grad(f))(x) ** 2)),
+}
+
+
+@pytest.mark.parametrize("how", HIGHER)
+def test_higher_derivatives(how):
+    x = INPUTS[0]
+    wanted = HIGHER[how](tg.compile(bounded(of_a_number), backend="numpy"))(x)
+    for backend in ("c", "numpy"):
+        found = HIGHER[how](tg.compile(unbounded(of_a_number), backend=backend))(x)
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("program", [that_writes, in_itself], ids=lambda f: f.__name__)
+def test_third_derivatives(program):
+    found = HIGHER["third"](tg.compile(unbounded(program)))(INPUTS[0])
+    wanted = HIGHER["third"](tg.compile(bounded(program), backend="numpy"))(INPUTS[0])
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+def many(x, n):
+    return tg.while_loop(lambda s: s[1] < n, lambda s: (np.sin(s[0]) * x, s[1] + 1), (x, 0))[0]
+
+
+def test_memory_is_that_of_the_iterations_that_run():
+    made = tg.grad(many)
+    program = made.lower(1.0, np.int64(1)).specialisation.lowering.plan.program
+    assert program.arena_nbytes < 1000
+    assert {b.shape[1:] for b in program.at(Place.GROWING)} == {()}
+    for n in (0, 1, 31, 32, 33, 100_000):
+        v, d = 1.01, 1.0
+        for _ in range(n):
+            v, d = np.sin(v) * 1.01, np.sin(v) + np.cos(v) * d * 1.01
+        np.testing.assert_allclose(made(1.01, np.int64(n)), d, rtol=1e-9)
+
+
+def test_an_inner_loop_runs_again_and_nothing_is_kept_of_it_outside():
+    """No array of arrays of unknown lengths, and no tape of the iterations that run first."""
+
+    def f(x):
+        s = 0.0
+        for i in range(40):
+            s = s + tg.while_loop(lambda v: v < 9.0, lambda v, i=i: v * v * x[i] + 1.0, x[i] + 1.0)
+        return s
+
+    x = np.linspace(0.5, 1.5, 40)
+    program = tg.value_and_grad(f).lower(x).specialisation.lowering.plan.program
+    (buffer,) = program.at(Place.GROWING)
+    assert len(buffer.shape) == 1
+    forward, reverse = (s for s in program.steps if isinstance(s, HostLoop))
+    assert not any(isinstance(s, Grow) for s in all_steps(forward.body))
+    assert sum(isinstance(s, Grow) for s in all_steps(reverse.body)) == 1
+
+
+def test_parallel_loops_with_loops_that_grow_run_in_order():
+    def f(x):
+        y = np.zeros(len(x))
+        for i in tg.range(len(x), parallel=True):
+            y[i] = tg.while_loop(lambda v: v < 9.0, lambda v, i=i: v * v * x[i] + 1.0, x[i] + 1.0)
+        return np.sum(y * y)
+
+    def slopes(x):
+        y = np.zeros(len(x))
+        for i in tg.range(len(x), parallel=True):
+            y[i] = tg.grad(
+                lambda a: tg.while_loop(lambda v: v < 9.0, lambda v: v * v * a + 1.0, a + 1.0)
+            )(x[i])
+        return y
+
+    x = np.linspace(0.5, 1.5, 300)
+    v, d = x + 1.0, np.ones(300)
+    while (v < 9.0).any():
+        d = np.where(v < 9.0, v * v + 2 * v * d * x, d)
+        v = np.where(v < 9.0, v * v * x + 1.0, v)
+    for threads in (1, 2):
+        made = tg.grad(f, threads=threads)
+        np.testing.assert_allclose(made(x), 2 * v * d, rtol=1e-12)
+        assert "in order: threads do not share what a while_loop leaves" in made.explain(x)
+        np.testing.assert_allclose(tg.compile(slopes, threads=threads)(x), d, rtol=1e-12)
+
+
+def test_a_loop_without_tapes_asks_for_no_memory():
+    def f(x):
+        return that_needs_no_tape(tg.while_loop, x)
+
+    program = tg.grad(f).lower(INPUTS[0]).specialisation.lowering.plan.program
+    assert not program.at(Place.GROWING)
+    assert not any(isinstance(s, (Grow, Copy)) for s in all_steps(program.steps))
+
+
+def test_an_error_in_the_loop_gives_the_memory_back():
+    def f(x, k):
+        def body(s):
+            u, i = s
+            return u * u * x[k + i], i + 1
+
+        u, _ = tg.while_loop(lambda s: s[1] < 40, body, (x, 0))
+        x[0] = 7.0
+        return np.sum(u)
+
+    made = tg.grad(f, argnums=0)
+    x = np.ones(50_000)
+    before = None
+    for _ in range(20):
+        with pytest.raises(IndexError, match="index 50000 is out of bounds"):
+            made(x, np.int64(49_970))
+        before = before or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert x[0] == 1.0
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 60_000, "kilobytes; each call takes about 12,000"
+
+
+ENDLESS = """
+    import resource
+    import numpy as np
+    import tracegrad as tg
+
+    def f(x, go):
+        u, _ = tg.while_loop(lambda s: s[1] < go, lambda s: (s[0] * s[0], s[1] + 1), (x, 0))
+        x[0] = 7.0
+        return np.sum(u)
+
+    made = tg.grad(f, argnums=0, backend="{backend}")
+    x = np.ones(1_000_000)
+    made(x, np.int64(2))
+    x[:] = 1.0
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
+    try:
+        made(x, np.int64(2**62))
+    except MemoryError as e:
+        assert x[0] == 1.0
+        assert isinstance(e, tg.errors.TracegradError) and e.kind == "out_of_memory"
+        assert "max_trips" in e.remedy and e.loc.line == 7, e.loc
+        print(e.message)
+    d = made(x, np.int64(2))
+    assert d[1] == 4.0 and x[0] == 7.0
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits as Linux has them")
+@pytest.mark.parametrize("backend", ["c", "numpy"])
+def test_a_loop_without_end_is_a_memory_error(backend):
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ENDLESS.format(backend=backend))],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("no memory for ") and "iterations of a while_loop" in ran.stdout
+
+
+def test_names_of_the_user_are_not_those_of_the_library():
+    def f(realloc, free, more):
+        grown, done = realloc * 1.0, free * 1.0
+
+        def body(s):
+            tg_grow, room = s
+            return np.sin(tg_grow) * room, room * more
+
+        grown, done = tg.while_loop(lambda s: s[1] < 9.0, body, (grown, done))
+        return grown * done
+
+    x = (0.3, 1.1, 1.7)
+    eps = 1e-6
+    wanted = [(f(*x[:k], x[k] + eps, *x[k + 1 :]) - f(*x)) / eps for k in range(3)]
+    np.testing.assert_allclose(tg.grad(f, argnums=(0, 1, 2))(*x), wanted, rtol=1e-4)
+
+
+# ----------------------------------------------------------------------------------- refusals
+
+
+def test_a_memory_limit_cannot_be_promised():
+    f = unbounded(of_a_number)
+    with pytest.raises(tg.errors.MemoryLimitError, match="max_trips") as caught:
+        tg.grad(f, memory_limit="1MB")(INPUTS[0])
+    assert caught.value.loc is not None
+    wanted = tg.grad(f)(INPUTS[0])
+    limited = tg.grad(bounded(of_a_number), memory_limit="1MB")
+    np.testing.assert_array_equal(limited(INPUTS[0]), wanted)
+    assert tg.compile(f, memory_limit="1MB")(INPUTS[0]) == f(INPUTS[0])
+
+
+def test_exported_functions_ask_for_no_memory(tmp_path):
+    specs = [tg.spec((3,))]
+    f = unbounded(of_a_number)
+    with pytest.raises(tg.errors.ExportError, match="max_trips") as caught:
+        tg.export(tg.grad(f), specs, tmp_path / "grown", name="grown")
+    assert caught.value.loc is not None
+    assert not (tmp_path / "grown").exists()
+    tg.export(tg.compile(f), specs, tmp_path / "value", name="value")
+    tg.export(tg.grad(bounded(of_a_number)), specs, tmp_path / "fixed", name="fixed")
+    for name in ("value", "fixed"):
+        assert "alloc" not in (tmp_path / name / f"{name}.c").read_text()
+
+
+def test_explain_says_what_grows():
+    rows = tg.grad(unbounded(of_a_vector)).explain(INPUTS[0]).splitlines()
+    assert any("24 bytes for each iteration of a while_loop" in row for row in rows)
+    assert not any("growing" in r for r in tg.compile(unbounded(of_a_vector)).explain(INPUTS[0]))
