@@ -213,3 +213,23 @@ def test_inner_loops_whose_length_depends_on_the_index():
 
     agrees(f, matrix(0, N, N))
     gradients_agree(f, matrix(0, N, N))
+
+
+def test_the_index_as_an_element_of_an_index_array():
+    def read(x):
+        s = 0.0
+        for i in range(len(x) - 2):
+            s = s + np.sum(x[[i, i + 1]] * x[np.array([i + 2, 0])])
+        return s
+
+    def write(x):
+        y = np.zeros_like(x)
+        for i in range(len(x) - 2):
+            y[np.array([i, i + 2])] += x[i]
+            y[[i, i + 1]] = 2.0 * y[[i + 1, i]]
+        return y
+
+    x = np.linspace(0.5, 2.0, 14)
+    for f in (read, write):
+        agrees(f, x, loops=1)
+        gradients_agree(f, x)

@@ -16,6 +16,7 @@ from tracegrad.trace import layout
 from tracegrad.trace.modes import at_prompt, current_trace
 from tracegrad.trace.promote import as_arg, cast, spread_steps
 from tracegrad.trace.shape import reshape, stack
+from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
 
@@ -116,7 +117,9 @@ def _from_list(trace: Recorder, items: Sequence[Any], to: DType | None) -> Trace
 
 def _holds_arrays(items: Sequence[Any]) -> bool:
     return any(
-        _holds_arrays(x) if isinstance(x, (list, tuple)) else isinstance(x, (Tracer, np.ndarray))
+        _holds_arrays(x)
+        if isinstance(x, (list, tuple))
+        else isinstance(x, (Tracer, np.ndarray, SymbolicInt))
         for x in items
     )
 
