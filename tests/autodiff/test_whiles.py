@@ -225,28 +225,3 @@ def check_stages(made):
     verify_program(scheduled)
     text = print_program(scheduled)
     assert print_program(parse_program(text, REGISTRY.intrinsics())) == text
-
-
-HIGHER = {
-    "forward over reverse": lambda f: tg.jacfwd(tg.grad(f)),
-    "reverse over reverse": lambda f: tg.jacrev(tg.grad(f)),
-    "gradient of rows": lambda f: tg.grad(lambda x: np.sum(tg.jacrev(f)(x) ** 2)),
-    "reverse over forward": lambda f: tg.grad(lambda x: np.sum(tg.jacfwd(f)(x) ** 2)),
-    "third": lambda f: tg.grad(lambda x: np.sum(tg.jacrev(tg.grad(f))(x) ** 2)),
-}
-
-
-@pytest.mark.parametrize("how", HIGHER)
-def test_higher_derivatives(how):
-    x = INPUTS[0]
-    wanted = HIGHER[how](tg.compile(bounded(of_a_number), backend="numpy"))(x)
-    for backend in ("c", "numpy"):
-        found = HIGHER[how](tg.compile(unbounded(of_a_number), backend=backend))(x)
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("program", [that_writes, in_itself], ids=lambda f: f.__name__)
-def test_third_derivatives(program):
-    found = HIGHER["third"](tg.compile(unbounded(program)))(INPUTS[0])
-    wanted = HIGHER["third"](tg.compile(bounded(program), backend="numpy"))(INPUTS[0])
-    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)

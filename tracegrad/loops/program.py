@@ -114,8 +114,8 @@ class WhileLoop:
     """Run `test`; while it leaves the first element of buffer `flag` (bool) true, run `body` and
     `test` again.
 
-    `var`, which both may use, counts the iterations from 0; its range ends at the last one that is allowed (then it
-    is over without another test), or is open.
+    `var`, which both may use, counts the iterations from 0; its range ends at the last one that
+    is allowed (then it is over without another test), or is open.
     """
 
     var: Symbol

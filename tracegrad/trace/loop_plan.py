@@ -21,6 +21,7 @@ from tracegrad.trace.modes import STATE
 from tracegrad.trace.symbolic import Retrace, Unrollable
 
 LONGEST = 20_000  # copies of a body in a trace, where a loop is not possible
+CROWD = 100  # copies of the body of a short loop, met inside others, from which it is one loop
 MANY = 1_000  # copies of a body that are worth a warning
 RESTARTS = 400  # after which every loop is unrolled
 
@@ -64,7 +65,7 @@ class Decision:
     made traced values of numbers that Python would know after the loop, or left names behind that
     hold nothing.
     `runs`: names that it sets are used behind it, so that a loop around it splits where it would
-    not run.
+    not run.  `crowded`: it is short, but there would be many copies of its body.
     """
 
     counts: ClassVar[bool] = True  # its iterations are counted while tracing
@@ -81,6 +82,7 @@ class Decision:
     rolled: Dim = 0
     invented: bool = False
     runs: bool = False
+    crowded: bool = False
     copies: int = 0
 
     def at(self, first: Dim) -> Learned:
@@ -229,6 +231,10 @@ class Plan:
     def count_copy(self, decision: Decision) -> None:
         """One more unrolled iteration put nodes into the trace."""
         decision.copies += 1
+        if decision.copies > CROWD and not decision.crowded and not decision.unroll:
+            decision.crowded = True
+            if self.loops != "unroll":
+                decision.again()
         if self.max_unrolled is not None and decision.copies > self.max_unrolled:
             self._too_many(
                 decision, f"max_unrolled={self.max_unrolled} allows", "raise max_unrolled"

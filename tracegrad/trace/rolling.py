@@ -33,7 +33,7 @@ from tracegrad.trace.symbolic import (
 )
 from tracegrad.trace.symbolic_index import trips
 
-SHORT = 8  # trips below which copies of the body cost less than a loop
+SHORT = 8  # trips below which copies of the body cost less than a loop, unless it is met often
 
 
 class Demand(IntEnum):
@@ -101,7 +101,9 @@ def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
     unrolls = plan.loops == "unroll"
     strict = (seq.strict > Demand.NOTHING or plan.loops == "roll") and not unrolls
     if isinstance(seq.length, int) and seq.length < (3 if strict else SHORT):
-        return seq.plain() if seq.length < 2 else copies(seq, plan.decision(frame))
+        short = None if seq.length < 2 else plan.decision(frame)
+        if short is None or seq.length < 3 or not short.crowded or short.unroll or unrolls:
+            return seq.plain() if short is None else copies(seq, short)
     decision = plan.decision(frame)
     decision.strict |= strict
     decision.parallel |= seq.strict is Demand.PARALLEL
