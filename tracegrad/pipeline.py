@@ -121,9 +121,9 @@ class Lowering:
             grows = first_growth(plan.program)
             if grows is not None:
                 raise MemoryLimitError(
-                    "what the iterations of a while_loop leave for its gradient has no limit",
+                    "what the iterations of this loop leave for its gradient has no limit",
                     loc=grows.loc,
-                    remedy="Give tg.while_loop(..., max_trips=n), or no memory_limit.",
+                    remedy="Give tg.while_loop or tg.fori_loop max_trips=n, or no memory_limit.",
                 )
             peaks.append(plan.program.arena_nbytes)
             if peaks[-1] <= limit:

@@ -141,3 +141,11 @@ def test_kernels_under_other_index_names_are_one():
     verify_kernel(canonical(other))
     wider = parse_kernel(print_kernel(kernel).replace("[1..5]", "[1..6]"), INTRINSICS)
     assert structure(wider) != structure(kernel)
+
+
+def test_a_program_of_a_lambda_has_a_quoted_name():
+    case = HOST_CASES["triangle"]
+    program = replace(case.program(), name="<lambda>")
+    text = print_program(program)
+    assert text.startswith('program @"<lambda>" arena')
+    assert print_program(parse_program(text, INTRINSICS)) == text

@@ -73,10 +73,11 @@ def check_memory(program: Program) -> None:
     grows = first_growth(program)
     if grows is not None:
         raise ExportError(
-            "exported functions ask for no memory, and the gradient of a while_loop keeps as much "
-            "as there are iterations",
+            "exported functions ask for no memory, and the gradient of this loop keeps as much as "
+            "there are iterations",
             loc=grows.loc,
-            remedy="Give tg.while_loop(..., max_trips=n): the workspace then holds n iterations.",
+            remedy="Give tg.while_loop or tg.fori_loop max_trips=n: the workspace then holds n "
+            "iterations.",
         )
 
 

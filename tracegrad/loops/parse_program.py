@@ -39,7 +39,7 @@ class _ProgramReader(KernelReader):
     def program(self) -> Program:
         self.expect("program")
         self.expect("@")
-        name = self.name()
+        name = self.string() if self.match(r'(?=")') else self.name()
         self.expect("arena")
         arena = self.integer()
         self.expect("{")

@@ -206,7 +206,9 @@ def _operand(op: Operand) -> str:
 
 def print_program(program: Program, *, locs: bool = True) -> str:
     """The text of a program with its kernels, ending in a newline."""
-    lines = [f"program @{program.name} arena {program.arena_nbytes} {{"]
+    plain = program.name.replace(".", "_").isidentifier()
+    name = program.name if plain else json.dumps(program.name)
+    lines = [f"program @{name} arena {program.arena_nbytes} {{"]
     lines += ["  " + _buffer(b) for b in program.buffers]
     for check in program.checks:
         at = f" {print_loc(check.loc)}" if locs and check.loc else ""

@@ -223,11 +223,11 @@ def emit_while(
 def unknown_length(loc: SourceLoc | None = None) -> GradientError:
     """What is raised where an array of `GROWN` elements would be handled as a whole."""
     return GradientError(
-        "this derivative needs what each iteration of a while_loop leaves as one array, whose "
-        "length is not known here",
+        "this derivative needs what each iteration of this loop leaves as one array, whose length "
+        "is not known here",
         kind="while_reverse",
         loc=loc,
-        remedy="Give tg.while_loop(..., max_trips=n): its arrays then have n elements.",
+        remedy="Give tg.while_loop or tg.fori_loop max_trips=n: its arrays then have n elements.",
     )
 
 

@@ -53,7 +53,8 @@ class CountedDecision(Decision):
             f"loop of the graph: {reason}",
             kind="loop",
             loc=self.line,
-            remedy="Change the body so that every iteration does the same to the same names, or "
+            remedy="Change the body so that every iteration does the same to the same names, which "
+            "keep the type and shape that they have in front of the loop (s = np.float32(0.0)), or "
             "pass the number of iterations as a Python int, so that it is static.",
         )
 

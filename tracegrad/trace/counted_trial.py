@@ -10,7 +10,7 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.dims import Expr, symbol
-from tracegrad.dtypes import BOOL, I64
+from tracegrad.dtypes import BOOL, C128, F64, I64
 from tracegrad.errors import UnsupportedError
 from tracegrad.graph.builder import GraphBuilder
 from tracegrad.graph.ir import Graph, Literal
@@ -61,6 +61,8 @@ class CountedTrial(Trial):
     def narrows(self, before: Any, now: Kind) -> bool:
         """Where the first iteration cannot run apart, a number that is the same in a narrower
         type has that one from the start."""
+        if type(before) is complex or now.dtype.is_complex:
+            return now.dtype is C128
         if type(before) not in (int, float) or not now.dtype.is_float:
             return False
         with np.errstate(over="ignore"):
@@ -69,9 +71,10 @@ class CountedTrial(Trial):
     def _check_conversions(self, region: Graph) -> None:
         kinds = {self.learned.scalars[s].dtype for s in self.converted if s in self.learned.scalars}
         narrow = kinds - {I64, BOOL}
-        if len(narrow) != 1 or not all(
-            t in (*narrow, I64, BOOL) for t in (x.dtype for x in values_of(region))
-        ):
+        taken = {*narrow, I64, BOOL}
+        if all(type(self.slots.values[s]) is complex for s in self.converted):
+            taken.add(F64)
+        if len(narrow) != 1 or not all(x.dtype in taken for x in values_of(region)):
             super()._check_conversions(region)
 
     # -- arrays of which it is not known whose they are behind the loop

@@ -195,7 +195,7 @@ class _Settling:
         if value is before:
             return
         scalar = value.scalar or (value.sizes == () and not isinstance(before, Tracer))
-        if scalar and type(before) in (int, float) or isinstance(before, SymbolicInt):
+        if scalar and type(before) in (int, float, complex) or isinstance(before, SymbolicInt):
             now = _kind_of(value)
             if value.sizes == () and (
                 now.dtype is F64

@@ -263,9 +263,7 @@ class Trial:
             names = {x.memory: n for n, x in frame.f_locals.items() if isinstance(x, Tracer)}
             after = [c.after.memory if isinstance(c.after, Tracer) else None for c in self.carries]
             held = [*after, *(c.outer for c in written)]
-            hints = [
-                h if m is None else names.get(m, h) for m, h in zip(held, hints, strict=True)
-            ]
+            hints = [h if m is None else names.get(m, h) for m, h in zip(held, hints, strict=True)]
         found = self._node(operands, types, region, hints)
         for c, final in zip(written, found[len(self.carries) :], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
