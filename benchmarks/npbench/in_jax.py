@@ -26,6 +26,9 @@ STATIC = {
     "adi": (0,),
     "nbody": (3,),
     "mandelbrot": (1,),
+    "spmv": (0,),
+    "azimint_naive": (2,),
+    "stockham_fft": (1,),
 }
 
 
@@ -390,3 +393,223 @@ def nbody(mass, pos, vel, steps):
     k0, p0 = energy(pos, vel)
     (pos, vel, _), (k, p) = lax.scan(step, (pos, vel, acceleration(pos)), None, length=steps)
     return k0**2 + p0**2 + jnp.sum(k**2) + jnp.sum(p**2) + jnp.sum(pos)
+
+
+# --------------------------------------------------------------- triangular solvers and products
+
+
+@form
+def cholesky(a):
+    # The factor is written to the lower triangle; what is above it takes no part.
+    return jnp.sum(jnp.sin(jnp.linalg.cholesky(a)))
+
+
+@form
+def lu(a):
+    n = a.shape[0]
+    at = jnp.arange(n)
+
+    def step(a, k):
+        column = jnp.where(at > k, a[:, k] / a[k, k], 0.0)
+        row = jnp.where(at > k, a[k], 0.0)
+        a = a.at[:, k].set(jnp.where(at > k, column, a[:, k]))
+        return a - jnp.outer(column, row), None
+
+    return jnp.sum(jnp.sin(lax.scan(step, a, at)[0]))
+
+
+@form
+def durbin(r):
+    n = r.shape[0]
+    at = jnp.arange(n)
+
+    def step(s, k):
+        y, alpha, beta = s
+        beta = beta * (1.0 - alpha * alpha)
+        # What is reversed is the first k elements; the rest of y is still 0.
+        back = jnp.where(at < k, k - 1 - at, 0)
+        alpha = -(r[k] + jnp.sum(jnp.where(at < k, r[back] * y, 0.0))) / beta
+        y = y + jnp.where(at < k, alpha * y[back], 0.0)
+        return (y.at[k].set(alpha), alpha, beta), None
+
+    start = jnp.zeros_like(r).at[0].set(-r[0]), -r[0], jnp.ones(())
+    (y, _, _), _ = lax.scan(step, start, jnp.arange(1, n))
+    return jnp.sum(y * y)
+
+
+@form
+def gramschmidt(a):
+    n = a.shape[1]
+    at = jnp.arange(n)
+
+    def step(a, k):
+        norm = jnp.sqrt(jnp.dot(a[:, k], a[:, k]))
+        q = a[:, k] / norm
+        row = jnp.where(at > k, q @ a, 0.0)
+        return a - jnp.outer(q, row), (q, row.at[k].set(norm))
+
+    _, (q, r) = lax.scan(step, a, at)
+    return jnp.sum(jnp.sin(q)) + jnp.sum(r * r)
+
+
+@form
+def trmm(alpha, beta, a, b):
+    b = alpha * (b + jnp.tril(a, -1).T @ b)
+    return beta * jnp.sum(b * b)
+
+
+@form
+def syr2k(alpha, beta, c, a, b):
+    n = c.shape[0]
+    lower = jnp.tril(jnp.ones((n, n), bool))
+    c = jnp.where(lower, beta * c + alpha * (a @ b.T + b @ a.T), c)
+    return jnp.sum(c * c)
+
+
+@form
+def symm(alpha, beta, c, a, b):
+    c = beta * c + alpha * (jnp.tril(a) + jnp.tril(a, -1).T) @ b
+    return jnp.sum(c * c)
+
+
+@form
+def correlation(data):
+    n, m = data.shape
+    deviation = jnp.std(data, axis=0)
+    deviation = jnp.where(deviation <= 0.1, 1.0, deviation)
+    data = (data - jnp.mean(data, axis=0)) / (jnp.sqrt(n) * deviation)
+    corr = data.T @ data
+    return jnp.sum(jnp.sin(jnp.where(jnp.eye(m, dtype=bool), 1.0, corr)))
+
+
+@form
+def bicg(a, p, r):
+    return jnp.sum(jnp.sin(r @ a)) + jnp.sum(jnp.sin(a @ p))
+
+
+@form
+def mvt(x1, x2, y1, y2, a):
+    x1 = x1 + a @ y1
+    x2 = x2 + y2 @ a
+    return jnp.sum(x1 * x1) + jnp.sum(x2 * x2)
+
+
+@form
+def gesummv(alpha, beta, a, b, x):
+    y = alpha * a @ x + beta * b @ x
+    return jnp.sum(y * y)
+
+
+@form
+def k3mm(a, b, c, d):
+    e = a @ b @ (c @ d)
+    return jnp.sum(e * e)
+
+
+# ---------------------------------------------------------------------- gathers and transforms
+
+
+@form
+def spmv(m, rows, columns, values, x):
+    y = jnp.zeros(m).at[rows].add(values * x[columns], indices_are_sorted=True)
+    return jnp.sum(y * y)
+
+
+@form
+def azimint_naive(data, radius, bins):
+    top = jnp.max(radius)
+
+    def ring(i):
+        inside = (top * i / bins <= radius) & (radius < top * (i + 1) / bins)
+        return jnp.sum(jnp.where(inside, data, 0.0)) / jnp.sum(inside)
+
+    rings = lax.map(ring, jnp.arange(bins))
+    return jnp.sum(rings * rings)
+
+
+@form
+def stockham_fft(x, stages):
+    z = jnp.fft.fft(x)
+    return jnp.sum(jnp.sin(z.real)) + jnp.sum(z.imag**2 * jnp.cos(jnp.arange(x.shape[0])))
+
+
+@form
+def scattering_self_energies(neighbours, coupling, green, phonon):
+    ne, nw = green.shape[1], phonon.shape[1]
+    scaled = jnp.einsum("abjxy,qwabij->qwabixy", coupling, phonon)
+    sigma = jnp.zeros_like(green)
+    for w in range(min(nw, ne)):
+        near = green[:, : ne - w, neighbours]  # kz, e, atom, neighbour, orbitals
+        g = jnp.einsum("keabxy,abiyz->keabixz", near, coupling)
+        add = jnp.einsum("keabixy,qabiyz->keaxz", g, scaled[:, w])
+        sigma = sigma.at[:, w:].add(add)
+    return jnp.sum(jnp.abs(sigma) ** 2)
+
+
+# ------------------------------------------------------------------------ weather and networks
+
+
+@form
+def vadv(utens_stage, u_stage, wcon, u_pos, utens):
+    dtr, bet_m, bet_p = 3.0 / 20.0, 0.5 * (1.0 - 0.25), 0.5 * (1.0 + 0.25)
+    levels = utens_stage.shape[2]
+    w = 0.25 * (wcon[1:] + wcon[:-1])
+    zero = jnp.zeros_like(w[:, :, :1])
+    g_below = jnp.concatenate([zero, -w[:, :, 1:]], axis=2)
+    g_above = jnp.concatenate([w[:, :, 1:], zero], axis=2)
+    lower, upper = g_below * bet_p, g_above * bet_p
+    main = dtr - lower - upper
+    below = jnp.concatenate([zero, u_stage[:, :, :-1] - u_stage[:, :, 1:]], axis=2)
+    above = jnp.concatenate([u_stage[:, :, 1:] - u_stage[:, :, :-1], zero], axis=2)
+    right = dtr * u_pos + utens + utens_stage - bet_m * (g_below * below + g_above * above)
+
+    def forward(s, row):
+        c, d = s
+        low, mid, up, rhs = row
+        divided = 1.0 / (mid - c * low)
+        new = up * divided, (rhs - d * low) * divided
+        return new, new
+
+    rows = tuple(jnp.moveaxis(x, 2, 0) for x in (lower, main, upper, right))
+    _, (c, d) = lax.scan(forward, (zero[:, :, 0], zero[:, :, 0]), rows)
+
+    def back(data, cd):
+        data = cd[1] - cd[0] * data
+        return data, data
+
+    _, data = lax.scan(back, zero[:, :, 0], (c, d), reverse=True)
+    assert data.shape[0] == levels
+    return jnp.sum(jnp.sin(dtr * (jnp.moveaxis(data, 0, 2) - u_pos)))
+
+
+def _convolution(x, weights):
+    return lax.conv_general_dilated(
+        x, weights, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def _max_pool(x):
+    n, h, w, c = x.shape
+    x = x[:, : h // 2 * 2, : w // 2 * 2]
+    return jnp.max(x.reshape(n, h // 2, 2, w // 2, 2, c), axis=(2, 4))
+
+
+@form
+def lenet(x, conv1, bias1, conv2, bias2, dense1, offset1, dense2, offset2):
+    x = _max_pool(jax.nn.relu(_convolution(x, conv1) + bias1))
+    x = _max_pool(jax.nn.relu(_convolution(x, conv2) + bias2))
+    x = jax.nn.relu(x.reshape(x.shape[0], -1) @ dense1 + offset1)
+    return -jnp.sum(jax.nn.log_softmax(x @ dense2 + offset2)[:, 0])
+
+
+@form
+def resnet(x, conv1, conv2, conv3):
+    def norm(x):
+        away = x - jnp.mean(x, axis=0)
+        return away / jnp.sqrt(jnp.mean(away * away, axis=0) + 1e-5)
+
+    padded = jnp.pad(_convolution(x, conv1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    x1 = jax.nn.relu(norm(padded))
+    x2 = jax.nn.relu(norm(_convolution(x1, conv2)))
+    x3 = norm(_convolution(x2, conv3))
+    return jnp.sum(jnp.sin(jax.nn.relu(x3 + x)))

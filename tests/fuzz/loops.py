@@ -128,6 +128,9 @@ class Loops(Ragged, Controlled):
             "reversed(range(n))",
             "range(len(x))",
             "range(-3, n - 3)",
+            "range(k[0] + 1)",
+            "range(k[1], k[1] + 3)",
+            "range(k[-1], -1, -1)",
         )
         target = i
         kind = d.between(0, 14)

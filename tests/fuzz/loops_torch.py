@@ -151,6 +151,7 @@ STATEMENTS = (
     "if {i} > 6:\n    break",
     "for e in x[:{i}]:\n    s = s + e * 0.1",
     "for e, h in zip(A, B):\n    s = s + (e * h).sum() * 0.05",
+    "for e in A:\n    e.mul_(0.9)",
     "for e in S.unbind(0)[:{i}]:\n    s = s + e[0] * 0.1",
     "e = x.chunk(2)[{i} % 2]\ns = s + e.sum() * 0.1",
 )

@@ -306,4 +306,10 @@ class Ragged(Statements):
             f"range({i}, {i} + 3)",
             f"range({i} - n)",
             f"range({i} * {i} // 4)",
+            f"range(k[{i}])",
+            f"range(k[{i}])",
+            f"range(k[{i} - 1], k[{i}])",
+            f"range(k[{i}] - 1, -1, -1)",
+            f"range({i}, {i} + k[{i}])",
+            f"range(min(k[0], {i}))",
         )

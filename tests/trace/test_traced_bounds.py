@@ -3,12 +3,20 @@ function with Python integers."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
 import tracegrad as tg
 from tests.trace.traced_bound_programs import PROGRAMS
 from tracegrad.errors import ConcretizationError, TracegradError, UnsupportedError
+from tracegrad.graph.op import REGISTRY
+from tracegrad.graph.parse import parse_graph
+from tracegrad.graph.text import print_graph
+from tracegrad.loops.parse_program import parse_program
+from tracegrad.loops.text import print_program
 from tracegrad.trace.leaves import flatten
 
 COUNTS = [(0, 2), (-3, 1), (1, 0), (5, 2), (9, 3)]
@@ -106,6 +114,28 @@ def test_one_loop_for_any_count_and_explain_says_so(x):
     assert made.graph(x, np.array([9, 2])) == text
 
 
+@pytest.mark.parametrize("f", PROGRAMS[::3], ids=lambda f: f.__name__)
+def test_graphs_and_programs_are_read_back_from_their_text(f, x):
+    lowered = tg.compile(f, backend="numpy").lower(x, np.array([3, 1]))
+    for stage in ("traced", "functional", "optimized"):
+        text = str(lowered.graph(stage))
+        assert print_graph(parse_graph(text)) == text
+    text = str(lowered.graph("scheduled"))
+    assert print_program(parse_program(text, REGISTRY.intrinsics())) == text
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_exported(x, tmp_path):
+    folder = tmp_path / "out"
+    tg.export(PROGRAMS[9], (x, np.array([6, 1])), folder, name="f")
+    subprocess.run(["make", "-s"], cwd=folder, check=True)
+    done = subprocess.run(["./example"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and "all outputs agree" in done.stdout, done.stdout
+    with pytest.raises(TracegradError, match="as much as there are iterations") as e:
+        tg.export(tg.grad(PROGRAMS[9]), (x, np.array([6, 1])), tmp_path / "gradient")
+    assert "for i in range(1, n[0])" in str(e.value) and "tg.fori_loop" in e.value.remedy
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint16, np.int64])
 def test_integers_of_any_width_and_arrays_without_axes(x, dtype):
     def f(x, n, m):
@@ -145,9 +175,6 @@ def test_a_tensor_function(x):
 
     def plain(x, n):
         return f(torch.tensor(x), torch.tensor(n)).numpy()
-
-    def traced(x, n):
-        return f(tg.tensor(x), tg.tensor(n))
 
     for n in COUNTS:
         got = tg.compile(f, backend="numpy")(tg.tensor(x), tg.tensor(np.array(n)))

@@ -289,3 +289,13 @@ def branch_on_the_index(x, n):
     for i in range(n[0]):
         s = s + tg.cond(i > 2, lambda v: v * v, lambda v: 3.0 * v, x[i])
     return s
+
+
+@program
+def complex_sum(x, n):
+    z, s, t = x * 1j + 1.0, 0j, 0
+    for i in range(n[0]):
+        s = s + z[i] * z[i - 1]
+        t = t + s * z[i]
+        z[i] = s
+    return np.abs(z) + np.abs(s + t)

@@ -66,37 +66,45 @@ class Backward:
             for j in range(len(region.outputs) - attrs.carries)
             if cts[attrs.carries + j] is not None
         ]
-        b = GraphBuilder(f"{region.name}.back")
-        same_inputs(region, b)
-        b.nodes.extend(region.nodes)
-        reverse = Reverse(b, active_values(region, active), unwritten)
         self._given: dict[int, Value] = {}
-        for k in (*self.carries, *self.stacked):
-            out = region.outputs[k]
-            ct = self._given[k] = b.input(TensorType(out.shape, out.type.dtype), f"ct{k}")
-            if isinstance(out, Value):
-                reverse.contribute(out, ct)
-        self._sums = [
-            b.input(region.inputs[k].type, f"sum_{region.inputs[k].hint}") for k in self.accumulated
-        ]
-        for k, total in zip(self.accumulated, self._sums, strict=True):
-            reverse.contribute(region.inputs[k], total)
-        for node in reversed(region.nodes):
-            reverse.visit(node)
-        self._outputs = [
-            reverse.total_of_input(region.inputs[k])
-            for k in (*self.carries, *self.accumulated, *self.moving)
-        ]
-        live = live_nodes(b.finish(self._outputs))
-        n = len(region.nodes)
-        nodes = [node for k, node in enumerate(b.nodes) if k < n or live[k]]
-        self.forward, self._nodes = _parts_first(region, nodes)
+        self._sums: list[Value] = []
+        self._outputs: list[Value] = []
+        self.forward, self._nodes = self._reversed(active, unwritten)
         self._again = self.forward
         self._unwritten = unwritten
         if unwritten is not None:
             self._merge(unwritten)
         self._sources()
         self.graph = self._region()
+
+    def _reversed(
+        self, active: set[int], unwritten: Unwritten | None
+    ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """Differentiate the region; returns the nodes of the forward loop and those that send
+        cotangents back."""
+        region = self.body.region
+        b = GraphBuilder(f"{region.name}.back")
+        same_inputs(region, b)
+        b.nodes.extend(region.nodes)
+        reverse = Reverse(b, active_values(region, active), unwritten)
+        for k in (*self.carries, *self.stacked):
+            out = region.outputs[k]
+            ct = self._given[k] = b.input(TensorType(out.shape, out.type.dtype), f"ct{k}")
+            if isinstance(out, Value):
+                reverse.contribute(out, ct)
+        for k in self.accumulated:
+            x = region.inputs[k]
+            self._sums.append(b.input(x.type, f"sum_{x.hint}"))
+            reverse.contribute(x, self._sums[-1])
+        for node in reversed(region.nodes):
+            reverse.visit(node)
+        self._outputs += [
+            reverse.total_of_input(region.inputs[k])
+            for k in (*self.carries, *self.accumulated, *self.moving)
+        ]
+        live = live_nodes(b.finish(self._outputs))
+        n = len(region.nodes)
+        return _parts_first(region, [node for k, node in enumerate(b.nodes) if k < n or live[k]])
 
     def _merge(self, unwritten: Unwritten) -> None:
         """Let nodes that need equal values need the first of them: reverse ones, and forward ones

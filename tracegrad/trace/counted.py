@@ -156,8 +156,8 @@ def counted_range(*args: Any) -> CountedRange:
         )
     if step == 0:
         raise ValueError("range() arg 3 must not be zero")
-    ends = (first, stop) if step > 0 else (stop, first)
-    gap = ends[1] if dim_of(ends[0]) == 0 else ends[1] - ends[0]
+    low, high = (first, stop) if step > 0 else (stop, first)
+    gap = high if dim_of(low) == 0 else high - low
     size = abs(step)
     return CountedRange(first, step, gap if size == 1 else (gap + (size - 1)) // size)
 

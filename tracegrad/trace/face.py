@@ -102,7 +102,10 @@ class Face(Tracer):
         sizes = ", ".join(map(str, self.shape))
         return f"<traced {kind} {self.element_type.np}[{sizes}]>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        if self.weak and self.element_type.is_integer:  # the index of a loop, as in f"w{i}"
+            return str(concretize.known(self, "str()", "format"))
+        return repr(self)
 
     # -- values
 

@@ -89,6 +89,7 @@ class Decision:
         return self.learned.setdefault(first, Learned())
 
     def again(self) -> NoReturn:
+        self.trials += 1
         self.plan.pending = True
         raise Retrace
 
@@ -151,8 +152,7 @@ class Decision:
             return f"unrolled into {self.copies} copies{why}"
         return ""
 
-    def count_trial(self) -> None:
-        self.trials += 1
+    def check_rest(self) -> None:
         if self.trials > 60:
             self.give_up("its state does not come to rest")
 

@@ -197,11 +197,8 @@ class _Settling:
         scalar = value.scalar or (value.sizes == () and not isinstance(before, Tracer))
         if scalar and type(before) in (int, float, complex) or isinstance(before, SymbolicInt):
             now = _kind_of(value)
-            if value.sizes == () and (
-                now.dtype is F64
-                or (type(before) is not float and now.dtype is I64)
-                or self.trial.narrows(before, now)
-            ):
+            wider = {float: (F64,), complex: ()}.get(type(before), (F64, I64))
+            if value.sizes == () and (now.dtype in wider or self.trial.narrows(before, now)):
                 self.learned.scalars[slot] = now
                 self.news = True
                 return

@@ -67,7 +67,7 @@ class Trial:
         self.outer: Trace = outer
         self.name = f"i{sum(t.loop is not None for t in STATE.traces)}"
         self.learned = self.decision.at(part.first)
-        self.decision.count_trial()
+        self.decision.check_rest()
         self.modes = STATE.grad, STATE.inference
         self.names = (
             *driver.code.stored,
