@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ ONE_THREAD = {
 def seconds_of(
     function: Callable[..., Any],
     arguments: Callable[[], Sequence[Any]],
-    least: float = 0.1,
+    least: float = 0.3,
     most: int = 1000,
 ) -> float:
     """The shortest of repeated calls that take `least` seconds together; each gets fresh
@@ -51,19 +52,23 @@ def shape_of(compiled: Any, arguments: Sequence[Any]) -> dict[str, int]:
 
 
 def in_a_process(script: str, arguments: Sequence[str], timeout: float) -> dict[str, Any]:
-    """The JSON on the last line that a script prints; ``{"failed": why}`` without one."""
+    """The JSON on the last line that a script prints; ``{"failed": why}`` without one.
+
+    The process has one thread and an empty cache of compiled programs.
+    """
     command = [sys.executable, script, *arguments]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            env={**os.environ, **ONE_THREAD},
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"more than {timeout:.0f} s"}
+    with tempfile.TemporaryDirectory() as cache:
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+                env={**os.environ, **ONE_THREAD, "TRACEGRAD_CACHE_DIR": cache},
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"more than {timeout:.0f} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         last = done.stderr.strip().splitlines()

@@ -1,9 +1,10 @@
-"""Do time and compile time grow as they should with the number of iterations?
+"""Do time, compile time and memory grow as they should with the number of iterations?
 
-    python benchmarks/run_asymptotics.py [--json asymptotics.json]
+    python benchmarks/run_asymptotics.py [--json asymptotics.json] [--only sizes|trips|memory]
 
-time(2n)/time(n) should be near 2 for programs linear in n (near 4 for sweeps over an n by n
-grid), forward and gradient; the time to compile should not depend on the trip count.
+Three tables.  time(2n)/time(n), forward and gradient: 2 is right for programs linear in n, 4 for
+sweeps over an n by n grid, 8 for a factorisation.  The time to compile for trip counts from 10 to
+10^7.  The memory that a gradient takes for up to a million steps, without and with a limit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -40,6 +42,13 @@ def few_numbers(x, steps):
     return s
 
 
+def stepping(u, steps):
+    """Steps of a differential equation, whose derivative needs the state before each."""
+    for _ in range(steps):
+        u = u + 0.01 * np.sin(u)
+    return np.sum(u)
+
+
 def _vector(n: int) -> tuple[Any, ...]:
     return (np.random.default_rng(0).uniform(1.2, 1.8, n),)  # values stay near 1.5, no subnormals
 
@@ -55,9 +64,15 @@ LINEAR = {
     "tridiagonal": (*_named("tridiagonal"), (10_000, 100_000, 500_000), 2),
     "seidel_2d": (*_named("seidel_2d", steps=2), (100, 300, 500), 4),
     "adi": (*_named("adi", steps=2), (100, 300, 500), 4),
+    "trisolv": (*_named("trisolv"), (250, 500, 1000), 4),
+    "cholesky": (*_named("cholesky"), (60, 120, 240), 8),
 }
 VECTORISED = ("adi",)  # NumPy's own growth is measured too: caches make it more than the work's
 TRIPS = (10, 1000, 100_000, 10_000_000)
+STEPS = (1000, 10_000, 100_000, 1_000_000)
+STATE = 64  # numbers that a step of `stepping` updates
+LIMIT = "256kB"
+MOST_HELD = 2**28  # bytes; gradients that need more are not run without a limit
 
 
 def timed(name: str, n: int) -> dict[str, Any]:
@@ -76,8 +91,8 @@ def timed(name: str, n: int) -> dict[str, Any]:
     end = time.perf_counter()
     return {
         "n": n,
-        "forward": seconds_of(forward, lambda: fresh(arguments), 0.5),
-        "gradient": seconds_of(gradient, lambda: fresh(arguments), 0.5),
+        "forward": seconds_of(forward, lambda: fresh(arguments), 1.0, 20_000),
+        "gradient": seconds_of(gradient, lambda: fresh(arguments), 1.0, 20_000),
         "compile": middle - start,
         "gradient_compile": end - middle,
         "arena": shape_of(gradient, fresh(arguments))["arena"],
@@ -96,6 +111,25 @@ def compiled_for(trips: int) -> dict[str, Any]:
         made(0.5, trips)
         out[word] = first - (time.perf_counter() - start)
     return out
+
+
+def remembered(steps: int, limited: bool) -> dict[str, Any]:
+    """Bytes of the arena of the gradient of `stepping`, growth of the process while it runs, and
+    seconds beside those of the value."""
+    options = {"memory_limit": LIMIT} if limited else {}
+    forward, gradient = tg.compile(stepping), tg.grad(stepping, **options)
+    u = np.linspace(0.5, 1.5, STATE)
+    out: dict[str, Any] = {"steps": steps, "arena": shape_of(gradient, (u, steps))["arena"]}
+    if out["arena"] > MOST_HELD:
+        return out
+    gradient(u, 8)  # what a first call takes is no part of the growth
+    forward(u, steps)
+    gradient.lower(u, steps).compile()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    gradient(u, steps)
+    out["growth"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    seconds = [seconds_of(f, lambda: (u, steps), 0.5) for f in (forward, gradient)]
+    return {**out, "forward": seconds[0], "gradient": seconds[1]}
 
 
 TITLES = [
@@ -139,30 +173,61 @@ def show(name: str, timeout: float) -> list[dict[str, Any]]:
     return rows
 
 
+def show_sizes(timeout: float) -> list[dict[str, Any]]:
+    print(line(TITLES))
+    return [row for name in LINEAR for row in show(name, timeout)]
+
+
+def show_trips(timeout: float) -> list[dict[str, Any]]:
+    print(f"{'trips':>10}{'compile s':>12}{'gradient s':>12}")
+    rows = []
+    for n in TRIPS:
+        found = in_a_process(__file__, ["--compiled", str(n)], timeout)
+        rows.append({"trips": n, **found})
+        shown = found.get("failed") or f"{found['forward']:>10.3f}{found['gradient']:>12.3f}"
+        print(f"{n:>10}  {shown}", flush=True)
+    return rows
+
+
+def show_memory(timeout: float) -> list[dict[str, Any]]:
+    print(f"{'steps':>10}{'limit':>8}{'arena kB':>11}{'growth kB':>11}{'gradient/value':>16}")
+    rows = []
+    for n in STEPS:
+        for limit in ("", LIMIT):
+            found = in_a_process(__file__, ["--remembered", str(n), limit or "none"], timeout)
+            rows.append({"limit": limit, "steps": n, **found})
+            if "failed" in found:
+                print(f"{n:>10}{limit:>8}  {found['failed']}", flush=True)
+                continue
+            ratio = found["gradient"] / found["forward"] if "gradient" in found else None
+            shown = f"{found['growth'] / 1e3:>11.0f}{ratio:>16.1f}" if ratio else "  not run"
+            print(f"{n:>10}{limit or '-':>8}{found['arena'] / 1e3:>11.0f}{shown}", flush=True)
+    return rows
+
+
+SHOWN = {"sizes": show_sizes, "trips": show_trips, "memory": show_memory}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", choices=tuple(SHOWN), help="one of the tables")
     parser.add_argument("--json", help="write the numbers to this file too")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for a size")
     parser.add_argument("--timed", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--compiled", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--remembered", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.timed:
         print(json.dumps(timed(given.timed[0], int(given.timed[1]))))
-        return
-    if given.compiled:
+    elif given.compiled:
         print(json.dumps(compiled_for(given.compiled)))
-        return
-    print(line(TITLES))
-    rows = [row for name in LINEAR for row in show(name, given.timeout)]
-    print(f"\n{'trips':>10}{'compile s':>12}{'gradient s':>12}")
-    trips = []
-    for n in TRIPS:
-        found = in_a_process(__file__, ["--compiled", str(n)], given.timeout)
-        trips.append({"trips": n, **found})
-        shown = found.get("failed") or f"{found['forward']:>10.3f}{found['gradient']:>12.3f}"
-        print(f"{n:>10}  {shown}", flush=True)
-    if given.json:
-        pathlib.Path(given.json).write_text(json.dumps({"sizes": rows, "trips": trips}, indent=1))
+    elif given.remembered:
+        steps, limit = given.remembered
+        print(json.dumps(remembered(int(steps), limit != "none")))
+    else:
+        found = {k: f(given.timeout) for k, f in SHOWN.items() if given.only in (None, k)}
+        if given.json:
+            pathlib.Path(given.json).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,11 @@ class Region:
         """Shapes of the differentiated inputs."""
         return [self.graph.inputs[k].shape for k in self.wrt]
 
+    def used_in(self, trace: Trace) -> Region:
+        """The region for use in `trace`, which may be nested in the one that it was entered in:
+        its operands become captures there."""
+        return self if trace is self.outer else replace(self, outer=trace)
+
     def output_types(self) -> list[TensorType]:
         return [TensorType(x.shape, x.type.dtype) for x in self.graph.outputs]
 
@@ -194,7 +199,9 @@ def apply(
         for k, final in zip(region.written, results[n + m :], strict=True):
             outer.write(region.targets[k], copy, (final,))
     else:
-        outer.touched |= {region.targets[k].memory for k in region.written}
+        for k in region.written:
+            memory = region.targets[k].memory
+            memory.trace.touched.add(memory)
     shaped = list(results[:n])
     for leaf in region.traced.outputs:
         if leaf.index is not None:

@@ -35,6 +35,7 @@ class _Pullback(Differentiated):
         return self.pull(region, cts, writes=False)
 
     def pull(self, region: nested.Region, cts: Any, writes: bool) -> Any:
+        region = region.used_in(open_trace())
         given = cotangents(region, cts, self.has_aux)
         applied = nested.apply(region, "vjp", extra=given, writes=writes)
         grads = self.gradients(region, applied.derivatives)

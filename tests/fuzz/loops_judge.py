@@ -42,6 +42,8 @@ def check_program(p: Program, *, backend: str = "numpy", gradients: bool = True)
         "unrolled": tg.compile(f, backend=backend, loops="unroll"),
     }
     found = {name: Outcome(way, [a.make() for a in p.args]) for name, way in ways.items()}
+    if "known only when it runs" in str(found["unrolled"].error):
+        del found["unrolled"]  # a loop that an array's value bounds has no copies
     check_refusals({name: got.error for name, got in found.items()})
     for name, got in found.items():
         if agree_on_error(name, got, want, p):
@@ -50,7 +52,7 @@ def check_program(p: Program, *, backend: str = "numpy", gradients: bool = True)
         return "raised"
     rolled = "loop(" in ways["rolled"].graph(*[a.make() for a in p.args])
     if gradients:
-        _check_gradients(f, p, backend, rolled)
+        _check_gradients(f, p, backend, rolled, "unrolled" in found)
     return "rolled" if rolled else "unrolled"
 
 
@@ -95,7 +97,8 @@ def agree_on_error(name: str, got: Outcome, want: Outcome, p: Program) -> bool:
             raise Disagreement(f"{name}: error", f"{e!r}, NumPy: {want.error!r}") from e
     assert e is not None and want.error is not None
     at, wanted = line_of(e), line_of(want.error)
-    if at != wanted:
+    # What is checked when the program runs comes after all that is checked while tracing.
+    if at != wanted and not re.search(r"tg\.[a-z]+_?loop|tg\.scan|range\(.*k\[", p.text):
         raise Disagreement(
             f"{name}: line of an error", f"{at}, NumPy: {wanted} {want.error!r}\n{e}"
         ) from e
@@ -141,7 +144,9 @@ def _objective(f: Callable[..., Any]) -> Callable[..., Any]:
     return value
 
 
-def _check_gradients(f: Callable[..., Any], p: Program, backend: str, rolled: bool) -> None:
+def _check_gradients(
+    f: Callable[..., Any], p: Program, backend: str, rolled: bool, unrolls: bool
+) -> None:
     wrt = tuple(k for k, a in enumerate(p.args) if np.dtype(a.dtype).kind == "f")
     value = _objective(f)
 
@@ -167,8 +172,9 @@ def _check_gradients(f: Callable[..., Any], p: Program, backend: str, rolled: bo
             same(f"gradient of {p.args[k].name}: {what}", g, w, loose)
 
     total, grads = gradient()
-    if rolled:
+    if rolled and unrolls:
         agree("rolled against unrolled", (total, grads), gradient(loops="unroll"))
+    if rolled:
         with contextlib.suppress(MemoryLimitError):
             agree("in segments", gradient(memory_limit=SEGMENTED), (total, grads))
     if not single and "no_grad" not in p.text and np.isfinite(total):

@@ -381,6 +381,20 @@ def test_other_uses_of_the_range(f, text, x):
     assert text in str(e.value) and "lambda x, n:" in str(e.value)
 
 
+@pytest.mark.parametrize(
+    "f", [lambda i: f"w{i}", lambda i: str(i), lambda i: f"{i:03}", lambda i: {0: 1}.get(i, 2)]
+)
+def test_the_index_as_text_or_key_is_refused(f, x):
+    def g(x, n):
+        s = 0.0
+        for i in range(n[0]):
+            s += x[i] * (f(i) == "w0")
+        return s
+
+    with pytest.raises(ConcretizationError):
+        tg.compile(g)(x, np.array([3, 0]))
+
+
 def test_questions_about_the_index_name_what_to_write(x):
     def decides(x, n):
         s = 0.0

@@ -213,3 +213,21 @@ def test_functions_that_see_both_sides_are_refused(A):
     with pytest.raises(UnsupportedError, match="it has a view at a traced index") as e:
         tg.compile(f)(A, np.array([1, 0]))
     assert "tg.fori_loop(0, 4, body, 0.0)" in e.value.loc.quote()
+
+
+def test_a_view_read_without_gradients_keeps_the_path_of_what_was_written():
+    torch = pytest.importorskip("torch")
+
+    def f(lib, x, k):
+        y = x * 2.0
+        row = y[k[0]]
+        y.mul_(x)
+        with lib.no_grad():
+            seen = row.sum()
+        return (row * row).sum() + seen
+
+    x, k = np.arange(1.0, 7.0).reshape(3, 2), np.array([1])
+    given = torch.tensor(x, requires_grad=True)
+    f(torch, given, torch.tensor(k)).backward()
+    got = tg.grad(lambda x: f(tg, x, tg.tensor(k)), backend="numpy")(tg.tensor(x))
+    np.testing.assert_allclose(got.numpy(), given.grad.numpy())

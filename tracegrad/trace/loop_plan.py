@@ -182,7 +182,7 @@ class Plan:
             for f in callers(frame)
         )
         kinds = tuple((n, _kind(v)) for n, v in sorted(frame.f_locals.items()))
-        key = (path, kinds)
+        key = (kind, path, kinds)
         found = self.decisions.get(key)
         if found is None:
             found = self.decisions[key] = kind(self, source.of_frame(frame))

@@ -1,15 +1,17 @@
-"""What traced code can reach besides the names of a loop: has the body changed it?
+"""What traced code can reach besides the names of a loop: what has the body changed of it?
 
-Lists, dictionaries, sets, objects, closures and the local names of callers cannot be carried.
-They are compared before and after a body is traced once; a body that changes them is no loop.
+Lists, dictionaries, sets, objects, classes, closures and the local names of callers are compared
+before and after a body is traced once.  Items and attributes that change become slots of the loop
+(`loop_places`); a body that changes something else is no loop.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
-from types import CellType, FrameType, FunctionType, GeneratorType, MethodType
+from types import CellType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,19 @@ _LEAVES = (
     Tracer,
     SymbolicInt,
     frames.Gone,
-    type,
+    ModuleType,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a body did to one object: `text` says it; `owner` is the object where only the
+    contents at the positions `at` (of `contents`) changed, `grown` where it has new ones."""
+
+    text: str
+    owner: Any = None
+    at: tuple[int, ...] = ()
+    grown: bool = False
 
 
 class Reach:
@@ -53,9 +66,15 @@ class Reach:
             ]
         )
 
-    def tracers(self, but: Collection[str] = (), apart: Collection[Any] = ()) -> Iterator[Tracer]:
-        """Every traced value, but those directly under the local names `but`, and those that only
-        the containers `apart` lead to, which no one else holds."""
+    def tracers(
+        self,
+        but: Collection[str] = (),
+        apart: Collection[Any] = (),
+        places: Collection[tuple[int, int]] = (),
+    ) -> Iterator[Tracer]:
+        """Every traced value, but those directly under the local names `but`, those at `places`
+        (id of an object, position in its contents), and those that only the containers `apart`
+        lead to, which no one else holds."""
         for name, value in self.names.items():
             if isinstance(value, Tracer) and name not in but:
                 yield value
@@ -65,7 +84,9 @@ class Reach:
                 yield x
         for obj, inside in self.objects.values():
             if not any(obj is a for a in apart) or self._times_held(obj) > 1:
-                yield from (x for x in inside if isinstance(x, Tracer))
+                for k, x in enumerate(inside):
+                    if isinstance(x, Tracer) and (id(obj), k) not in places:
+                        yield x
 
     def _times_held(self, obj: Any) -> int:
         holders = [
@@ -76,25 +97,58 @@ class Reach:
         return sum(x is obj for inside in holders for x in inside)
 
     def change(self, stored: Collection[str]) -> str:
-        """What the body did to something other than the names it stores; empty if nothing.
+        """What the body did to something other than the names it stores; empty if nothing."""
+        return next((c.text for c in self.changes(stored)), "")
+
+    def changes(
+        self, stored: Collection[str], places: Collection[tuple[int, int]] = ()
+    ) -> Iterator[Change]:
+        """What the body did to something other than the names it stores and the `places`.
 
         Cells under stored names are those names.
         """
         now = {id(v): n for n, v in frames.everything(self.frame).items() if n in stored}
         for obj, inside in self.objects.values():
-            after = _contents(obj)
+            after = contents(obj)
             if isinstance(obj, CellType) and after and id(after[0]) in now:
                 continue
-            if len(after) != len(inside) or not all(map(same, inside, after)):
-                return f"it changes {self._describe(obj)}"
+            found = self._compared(obj, inside, after, places)
+            if found is not None:
+                yield found
         for raw, held in self.watched[self.known :]:
             if not _equal(raw, held):
-                return f"it changes a {type(raw).__name__} outside the function"
+                yield Change(f"it changes a {type(raw).__name__} outside the function")
         for frame, before in zip(self.outer, self.locals, strict=True):
             for name, value in frames.everything(frame).items():
                 if not same(before.get(name, frames.ABSENT), value) and id(value) not in now:
-                    return f"it changes {name} of {frame.f_code.co_name}"
-        return ""
+                    yield Change(f"it changes {name} of {frame.f_code.co_name}")
+
+    def _compared(
+        self, obj: Any, before: list[Any], after: list[Any], places: Collection[tuple[int, int]]
+    ) -> Change | None:
+        if len(before) == len(after):
+            differ = [k for k, (x, y) in enumerate(zip(before, after, strict=True))
+                      if not same(x, y) and (id(obj), k) not in places]  # fmt: skip
+            if not differ:
+                return None
+            first = 0 if isinstance(obj, list) else len(before) // 2
+            if self._is_owner(obj) and differ[0] >= first:
+                return Change(f"it changes {self._describe(obj)}", obj, tuple(differ))
+        grown = (
+            len(after) > len(before)
+            and self._is_owner(obj)
+            and not isinstance(obj, list)
+            and all(map(same, before[: len(before) // 2], after))
+        )
+        return Change(f"it changes {self._describe(obj)}", obj, grown=grown)
+
+    def _is_owner(self, obj: Any) -> bool:
+        """Whether items or attributes of `obj` may be slots: it was made by traced code."""
+        from tracegrad.trace.substitute_objects import is_proxied
+
+        if any(obj is raw for raw, _ in self.watched):
+            return False
+        return type(obj) in (list, dict) or has_fields(obj) and is_proxied(obj)
 
     def renamed(self, stored: Collection[str]) -> list[str]:
         """Local names that hold something else now, although the body's code stores others."""
@@ -131,7 +185,7 @@ def left_behind(value: Any, trace: Trace, index: str, stored: Collection[str]) -
 
 
 def _equal(a: Any, b: Any) -> bool:
-    x, y = _contents(a), _contents(b)
+    x, y = contents(a), contents(b)
     return len(x) == len(y) and all(map(same, x, y))
 
 
@@ -154,14 +208,16 @@ def _walk(roots: list[Any], skip: Collection[str] = ()) -> dict[int, tuple[Any, 
         x = stack.pop()
         if isinstance(x, _LEAVES) or id(x) in seen:
             continue
-        inside = _contents(x, skip)
+        inside = contents(x, skip)
         seen[id(x)] = x, inside
         stack.extend(inside)
+        if not isinstance(x, type) and has_fields(x):
+            stack.append(type(x))
     return seen
 
 
-def _contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
-    """The objects directly inside `x`."""
+def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
+    """The objects directly inside `x`; of dictionaries and objects the keys, then the values."""
     if isinstance(x, dict):
         return [*x.keys(), *x.values()]
     if isinstance(x, (list, tuple, set, frozenset, deque)):
@@ -177,6 +233,7 @@ def _contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
             *(c for name, c in cells if name not in skip),
             *(x.__defaults__ or ()),
             *(x.__kwdefaults__ or {}).values(),
+            *x.__dict__.values(),
         ]
     if isinstance(x, MethodType):
         return [x.__self__, x.__func__]
@@ -184,13 +241,38 @@ def _contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
         return [x.func, *x.args, *x.keywords.values()]
     if isinstance(x, GeneratorType):
         return [] if x.gi_frame is None else list(x.gi_frame.f_locals.values())
-    kind = type(x)
-    if kind.__flags__ & _HEAP and not kind.__module__.startswith(("tracegrad.", "numpy.")):
-        out = list(getattr(x, "__dict__", {}).values())
-        for c in kind.__mro__:
-            slots = c.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                if hasattr(x, name) and name not in ("__dict__", "__weakref__"):
-                    out.append(getattr(x, name))
-        return out
+    if isinstance(x, bytearray):
+        return list(x)
+    if isinstance(x, type):
+        if not _is_users(x):
+            return []
+        return [v for k, v in list(vars(x).items()) if k not in ("__dict__", "__weakref__")]
+    if has_fields(x):
+        found = fields(x)
+        return [*found, *found.values()]
     return []
+
+
+def has_fields(x: Any) -> bool:
+    """Whether `x` is an object whose attributes are read directly."""
+    kind = type(x)
+    if kind.__module__.startswith(("tracegrad.", "numpy.")):
+        return False
+    return bool(kind.__flags__ & _HEAP) or hasattr(x, "__dict__")
+
+
+def fields(x: Any) -> dict[str, Any]:
+    """The attributes of the object itself."""
+    out = dict(getattr(x, "__dict__", {}))
+    for c in type(x).__mro__:
+        slots = c.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(x, name) and name not in ("__dict__", "__weakref__"):
+                out[name] = getattr(x, name)
+    return out
+
+
+def _is_users(kind: type) -> bool:
+    from tracegrad.trace.substitute_objects import is_user_class
+
+    return is_user_class(kind)

@@ -235,10 +235,10 @@ def rolling_range(*args: Any, strict: Demand = Demand.NOTHING) -> Any:
 def explicit_range(*args: Any, parallel: bool = False) -> Any:
     """``tg.range(start, stop, step)``: a range whose `for` statement must be one loop of the graph.
 
-    Like ``range`` outside traced functions.  Where a body cannot be one loop (the error names the
-    variable and the reason), ``range`` would unroll it.  With `parallel` the iterations run on
-    threads (`Options.threads`) and give what they give in order: it is proved that no iteration
-    reads or writes what another one writes.
+    Like ``range`` outside traced functions.  The bounds may be traced integers.  Where a body
+    cannot be one loop (the error names the variable and the reason), ``range`` would unroll it.
+    With `parallel` the iterations run on threads (`Options.threads`) and give what they give in
+    order: it is proved that no iteration reads or writes what another one writes.
 
     Raises:
         UnsupportedError: in the loop, a body that cannot roll; when it is compiled, iterations of

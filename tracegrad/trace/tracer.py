@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad import dtypes, source
-from tracegrad.errors import CaptureError, UnsupportedError
+from tracegrad.errors import CaptureError
 from tracegrad.graph.array_views import apply_view
 from tracegrad.graph.builder import GraphBuilder, check_real
 from tracegrad.graph.ir import Graph, Literal, Operand, Stage, Value
@@ -30,7 +30,7 @@ from tracegrad.trace.memory import Cut, Memory, Tracer, refuse_doubted
 from tracegrad.trace.modes import STATE, is_tracking
 from tracegrad.trace.nesting import Capture
 from tracegrad.trace.symbolic import Unrollable
-from tracegrad.trace.windows import clash, write_through
+from tracegrad.trace.windows import check_clash, write_through
 from tracegrad.types import TensorType
 from tracegrad.views import family
 from tracegrad.views.family import Alias
@@ -398,13 +398,6 @@ class Trace(Handles):
 
     def finish(self, outputs: Sequence[Operand]) -> Graph:
         """Close the trace; its tracers may not be used any more."""
-        both = clash((c.outer, c.inner) for c in self.captures.values())
-        if both:
-            raise UnsupportedError(
-                f"a function inside a traced one cannot be traced: {both}",
-                kind="window",
-                loc=source.here(),
-                remedy="Index the array inside that function, or take a copy of the view.",
-            )
+        check_clash((c.outer, c.inner) for c in self.captures.values())
         self.open = False
         return self.builder.finish(outputs)

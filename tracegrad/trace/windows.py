@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracegrad import source
+from tracegrad.errors import UnsupportedError
 from tracegrad.graph.ir import Literal
 from tracegrad.ops.index import gather
 from tracegrad.ops.scatter import ScatterSetAttrs, scatter_set
 from tracegrad.trace.memory import Memory, Tracer
+from tracegrad.trace.modes import STATE
 
 if TYPE_CHECKING:
     from tracegrad.trace.tracking import Recorder
@@ -28,7 +31,7 @@ class Window:
     """What a storage is a copy of: ``part[index]``, `index` for the first axes of `part`.
 
     `of` and `key` are what the user indexed and how, `seen` the version of the storage of `part`
-    that the copy is equal to.
+    that the copy is equal to, `grad` whether it was indexed with gradients on.
     """
 
     part: Tracer
@@ -36,6 +39,7 @@ class Window:
     of: Tracer
     key: Any
     seen: int
+    grad: bool
 
     def is_same(self, x: Tracer, key: Any) -> bool:
         """Whether ``x[key] = copy`` stores the view into itself, as Python does at the end of
@@ -52,7 +56,7 @@ def open_window(
     out: Tracer, part: Tracer, index: Iterable[Tracer | Literal], of: Tracer, key: Any
 ) -> None:
     """Keep `out`, a fresh copy of ``part[index]``, equal to it."""
-    out.memory.window = Window(part, tuple(index), of, key, part.memory.version)
+    out.memory.window = Window(part, tuple(index), of, key, part.memory.version, grad=STATE.grad)
 
 
 def refresh(trace: Any, memory: Memory) -> None:
@@ -64,9 +68,14 @@ def refresh(trace: Any, memory: Memory) -> None:
     if window.part.memory.version == window.seen:
         return
     window.seen = window.part.memory.version
-    memory.window = None
-    trace.write(trace.base_of(memory), gather, (window.part, *window.index))
-    memory.window = window
+    b, before = trace.builder, STATE.grad
+    placed = b.loc, b.grad, b.inference
+    memory.window, STATE.grad = None, window.grad
+    try:
+        trace.write(trace.base_of(memory), gather, (window.part, *window.index))
+    finally:
+        memory.window, STATE.grad = window, before
+        b.loc, b.grad, b.inference = placed
 
 
 def write_through(trace: Recorder, memory: Memory) -> None:
@@ -94,3 +103,15 @@ def clash(pairs: Iterable[tuple[Memory, Memory]]) -> str:
                 return "it writes an array of which it has a view at a traced index"
             at = at.part.memory.window
     return ""
+
+
+def check_clash(pairs: Iterable[tuple[Memory, Memory]]) -> None:
+    """Refuse a function that has both."""
+    both = clash(pairs)
+    if both:
+        raise UnsupportedError(
+            f"a function inside a traced one cannot be traced: {both}",
+            kind="window",
+            loc=source.here(),
+            remedy="Index the array inside that function, or take a copy of the view.",
+        )
