@@ -18,6 +18,7 @@ from tracegrad.region_memory import (
     written_inputs,
 )
 from tracegrad.trace.enter import Traced, trace_call
+from tracegrad.trace.index_names import fit_into
 from tracegrad.trace.results import OutLeaf
 from tracegrad.trace.sharing import Sharing
 from tracegrad.trace.signature import CallSignature, Kind, Signature
@@ -53,7 +54,10 @@ class Region:
     def used_in(self, trace: Trace) -> Region:
         """The region for use in `trace`, which may be nested in the one that it was entered in:
         its operands become captures there."""
-        return self if trace is self.outer else replace(self, outer=trace)
+        if trace is self.outer:
+            return self
+        traced = replace(self.traced, graph=fit_into(self.graph, trace))
+        return replace(self, outer=trace, traced=traced)
 
     def output_types(self) -> list[TensorType]:
         return [TensorType(x.shape, x.type.dtype) for x in self.graph.outputs]
@@ -150,10 +154,7 @@ def freeze(region: Region) -> Region:
     outer = region.outer
     return replace(
         region,
-        operands=tuple(
-            x if x.concrete is not None or x.scalar else outer.apply(copy, (x,))
-            for x in region.operands
-        ),
+        operands=tuple(x if x.scalar else outer.apply(copy, (x,)) for x in region.operands),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.options import Options
 from tracegrad.trace.alias_pattern import copy_together, find_groups
 from tracegrad.trace.argnums import Selection
+from tracegrad.trace.known import leaked
 from tracegrad.trace.leaves import flatten
 from tracegrad.trace.signature import NAMESPACE, Kind
 from tracegrad.trace.tracer import Tracer
@@ -32,12 +34,12 @@ class _Pullback(Differentiated):
 
     def __call__(self, args: Any, kwargs: Any, cts: Any) -> Any:
         region = self.enter(args, kwargs)
-        return self.pull(region, cts, writes=False)
+        return self.pull(region, cts)
 
-    def pull(self, region: nested.Region, cts: Any, writes: bool) -> Any:
+    def pull(self, region: nested.Region, cts: Any) -> Any:
         region = region.used_in(open_trace())
         given = cotangents(region, cts, self.has_aux)
-        applied = nested.apply(region, "vjp", extra=given, writes=writes)
+        applied = nested.apply(region, "vjp", extra=given, writes=False)
         grads = self.gradients(region, applied.derivatives)
         return grads if isinstance(grads, tuple) else (grads,)
 
@@ -149,8 +151,12 @@ def vjp(
         applied = nested.apply(region, "call")
         result = nested.result_of(region, applied.outputs)
 
+        operands = region.operands  # in a cell of the pullback, where loops look for them
+
         def pullback(ct: Any) -> Any:
-            return body.pull(region, ct, writes=False)
+            if not in_trace():
+                raise leaked(operands[0])
+            return body.pull(replace(region, operands=operands), ct)
     else:
         options = options_of(f) or Options()
         entry = _on_entry(primals)

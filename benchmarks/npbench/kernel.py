@@ -22,6 +22,7 @@ class Kernel:
     says what had to change for tracegrad in an otherwise natural NumPy program ("" is nothing).
     `steps` are arguments in which the value has jumps, so that differences say nothing; `slack`
     is the relative error of differences near kinks, where `minimum` and the like change sides.
+    `natural` is what one would write for NumPy alone, where that is another function.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Kernel:
     group: str = field(default="", compare=False)
     steps: tuple[int, ...] = ()
     slack: float = 1e-6
+    natural: Callable[..., Any] | None = None
 
     def arguments(self, size: Mapping[str, int], seed: int = 0) -> Arguments:
         """Fresh arguments for `size`; equal for equal seeds."""
@@ -47,13 +49,16 @@ def kernel(
     changed: str = "",
     steps: tuple[int, ...] = (),
     slack: float = 1e-6,
+    natural: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function in `KERNELS` under its own name."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         group = function.__module__.rsplit(".", 1)[-1]
-        KERNELS[name] = Kernel(name, function, make, small, large, changed, group, steps, slack)
+        KERNELS[name] = Kernel(
+            name, function, make, small, large, changed, group, steps, slack, natural
+        )
         return function
 
     return enter

@@ -214,8 +214,10 @@ class TorchLoops:
         self.count += 1
         if d.chance(0.5):
             p, a, b = self.parts(3)
-            if p.endswith(")"):  # no place to assign to; flip gives a copy
-                p = "x" if "flip" in p else f"{p}[:]"
+            if "flip" in p:  # a copy
+                p = "x"
+            if p.endswith(")") or p.isidentifier():  # no place of an array to assign to
+                p = f"{p}[:]"
             return d.pick(WRITES).format(
                 p=p, r=self.mapped(a, b), s=self.scalar(), b=f"b{self.count}"
             )

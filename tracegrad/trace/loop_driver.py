@@ -71,9 +71,7 @@ class Driver:
 
     def _edges(self) -> list[Dim]:
         """The ends of the parts, in order; a loop around this one splits where it decides."""
-        now = {
-            s for t in STATE.traces if t.loop is not None for s in dims.symbols(t.loop.index)
-        }
+        now = {s for t in STATE.traces if t.loop is not None for s in dims.symbols(t.loop.index)}
         edges: list[Dim] = [0, self.length]
         splits = [s for s in self.decision.splits if dims.symbols(s) <= now]
         for at in sorted(splits, key=lambda s: (not isinstance(s, int), repr(s))):

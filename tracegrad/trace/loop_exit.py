@@ -58,15 +58,14 @@ class Exits:
             makes = [self.last(slot, x) for x in leaves]
             return lambda values: spec.unflatten([m(values) for m in makes])
         if isinstance(value, Tracer):
-            if value.trace is self.trial.trace and has_symbol(
-                value.memory.shape, self.trial.name
-            ):
+            if value.trace is self.trial.trace and has_symbol(value.memory.shape, self.trial.name):
                 why = f"{slot}, whose size depends on its index, is used behind it"
                 return self._gone(partial(self.trial.decision.give_up, why))
             if value.trace is self.trial.trace and value.memory.window is not None:
                 return self._gone(partial(self.trial.decision.give_up, f"{slot} {MOVED}"))
             return self._last_tracer(value)
-        found = left_behind(value, self.trial.trace, self.trial.name, self.trial.names)
+        trial = self.trial
+        found = left_behind(value, trial.trace, trial.name, trial.names, trial.reach.objects)
         if found == "index":
             self.trial.decision.give_up(f"{slot} keeps the index")
         if found:
@@ -170,7 +169,7 @@ class Exits:
         trial = self.trial
         apart = [trial.slots.names[name] for name in trial.slots.forms]
         held = [
-            *trial.reach.tracers(slots, apart),
+            *trial.reach.tracers(slots, apart, trial.scope.idents(slots)),
             *(v for s, v in trial.slots.values.items() if s not in slots and isinstance(v, Tracer)),
         ]
         return any(_root(x.memory) is root for x in held)

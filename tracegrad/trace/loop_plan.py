@@ -15,7 +15,9 @@ from tracegrad import dims, source
 from tracegrad.dims import Dim
 from tracegrad.dtypes import DType
 from tracegrad.errors import PerformanceWarning, TracegradError, UnsupportedError
-from tracegrad.trace.frames import callers
+from tracegrad.trace.frames import ABSENT, callers
+from tracegrad.trace.loop_places import find
+from tracegrad.trace.loop_reach import Path
 from tracegrad.trace.memory import Tracer
 from tracegrad.trace.modes import STATE
 from tracegrad.trace.symbolic import Retrace, Unrollable
@@ -63,7 +65,7 @@ class Decision:
     `splits` are iteration numbers at which the domain is cut; `period` copies of the body make
     one iteration of the node.  `strict`: it must roll.  `parallel`: on threads.  `invented`: it
     made traced values of numbers that Python would know after the loop, or left names behind that
-    hold nothing.
+    hold nothing.  `places` lead to items and attributes that the body changes.
     `runs`: names that it sets are used behind it, so that a loop around it splits where it would
     not run.  `crowded`: it is short, but there would be many copies of its body.
     """
@@ -78,6 +80,7 @@ class Decision:
     splits: set[Dim] = field(default_factory=set)
     period: int = 1
     learned: dict[Dim, Learned] = field(default_factory=dict)
+    places: dict[Path, None] = field(default_factory=dict)
     trials: int = 0
     rolled: Dim = 0
     invented: bool = False
@@ -169,6 +172,7 @@ class Plan:
     loops: str = "auto"
     max_unrolled: int | None = None
     decisions: dict[Any, Decision] = field(default_factory=dict)
+    places: dict[Any, dict[Path, None]] = field(default_factory=dict)
     pending: bool = False
     restarts: int = 0
     undo: list[Callable[[], None]] = field(default_factory=list)
@@ -182,11 +186,15 @@ class Plan:
             for f in callers(frame)
         )
         kinds = tuple((n, _kind(v)) for n, v in sorted(frame.f_locals.items()))
-        key = (kind, path, kinds)
+        key: Any = (kind, path, kinds)
+        places = self.places.setdefault(key, {})
+        if places:
+            key = (*key, tuple(_kind_at(frame, p) for p in places))
         found = self.decisions.get(key)
         if found is None:
             found = self.decisions[key] = kind(self, source.of_frame(frame))
             found.strict = self.loops == "roll"
+            found.places = places
         return found
 
     def start_again(self) -> None:
@@ -294,6 +302,11 @@ def _kind(x: Any) -> Any:
     if isinstance(x, Tracer):
         return x.scalar, x.weak, x.sizes, x.element_type, x.concrete is None
     return type(x).__qualname__  # classes of traced code are made anew for each trace
+
+
+def _kind_at(frame: FrameType, path: Path) -> Any:
+    place, _ = find(frame, path)
+    return _kind(ABSENT if place is None else place.read())
 
 
 def open_loop(name: str) -> Open:

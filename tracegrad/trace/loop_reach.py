@@ -11,7 +11,15 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from types import CellType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import (
+    CellType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -21,6 +29,7 @@ from tracegrad.trace import frames
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Trace, Tracer
 
+TRANSFORMS = "__tracegrad_transforms__"  # a cache among the attributes of a function
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 _LEAVES = (
     int,
@@ -47,6 +56,16 @@ class Change:
     owner: Any = None
     at: tuple[int, ...] = ()
     grown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The object that local `name` of a frame (0: that of the loop, then its callers) leads to by
+    positions in the contents of one object after the other."""
+
+    frame: int
+    name: str
+    steps: tuple[int, ...] = ()
 
 
 class Reach:
@@ -150,6 +169,25 @@ class Reach:
             return False
         return type(obj) in (list, dict) or has_fields(obj) and is_proxied(obj)
 
+    def path(self, owner: Any) -> Path | None:
+        """How to find `owner` when the trace starts again, by the shortest way."""
+        frames_ = [self.names, *self.locals]
+        todo: deque[tuple[Any, Path]] = deque(
+            (v, Path(k, n)) for k, names in enumerate(frames_) for n, v in names.items()
+        )
+        seen: set[int] = set()
+        while todo:
+            x, path = todo.popleft()
+            if x is owner:
+                return path
+            if id(x) in seen or id(x) not in self.objects or isinstance(x, (set, frozenset)):
+                continue
+            seen.add(id(x))
+            inside = self.objects[id(x)][1]
+            todo.extend((y, Path(path.frame, path.name, (*path.steps, k)))
+                        for k, y in enumerate(inside))  # fmt: skip
+        return None
+
     def renamed(self, stored: Collection[str]) -> list[str]:
         """Local names that hold something else now, although the body's code stores others."""
         return [
@@ -172,10 +210,14 @@ class Reach:
         return f"a {kind}"
 
 
-def left_behind(value: Any, trace: Trace, index: str, stored: Collection[str]) -> str:
-    """What an object made in the body holds of the body: ``index``, ``value`` or nothing."""
+def left_behind(
+    value: Any, trace: Trace, index: str, stored: Collection[str], known: Collection[int]
+) -> str:
+    """What an object made in the body holds of the body: ``index``, ``value`` or nothing.
+
+    `known`: ids of objects from before the body, whose contents are compared for themselves."""
     found = ""
-    for _, inside in _walk([value], stored).values():
+    for _, inside in _walk([value], stored, known).values():
         for x in inside:
             if isinstance(x, SymbolicInt) and any(s.name == index for s in dims.symbols(x.dim)):
                 return "index"
@@ -200,13 +242,16 @@ def same(a: Any, b: Any) -> bool:
     )
 
 
-def _walk(roots: list[Any], skip: Collection[str] = ()) -> dict[int, tuple[Any, list[Any]]]:
-    """Objects with contents that `roots` lead to; closure cells named `skip` are passed over."""
+def _walk(
+    roots: list[Any], skip: Collection[str] = (), known: Collection[int] = ()
+) -> dict[int, tuple[Any, list[Any]]]:
+    """Objects with contents that `roots` lead to; closure cells named `skip` and the objects
+    `known` are passed over."""
     seen: dict[int, tuple[Any, list[Any]]] = {}
     stack = list(roots)
     while stack:
         x = stack.pop()
-        if isinstance(x, _LEAVES) or id(x) in seen:
+        if isinstance(x, _LEAVES) or id(x) in seen or id(x) in known:
             continue
         inside = contents(x, skip)
         seen[id(x)] = x, inside
@@ -219,7 +264,8 @@ def _walk(roots: list[Any], skip: Collection[str] = ()) -> dict[int, tuple[Any, 
 def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
     """The objects directly inside `x`; of dictionaries and objects the keys, then the values."""
     if isinstance(x, dict):
-        return [*x.keys(), *x.values()]
+        keys = [k for k in x if k != TRANSFORMS]
+        return [*keys, *(x[k] for k in keys)]
     if isinstance(x, (list, tuple, set, frozenset, deque)):
         return list(x)
     if isinstance(x, CellType):
@@ -233,7 +279,7 @@ def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
             *(c for name, c in cells if name not in skip),
             *(x.__defaults__ or ()),
             *(x.__kwdefaults__ or {}).values(),
-            *x.__dict__.values(),
+            *(v for k, v in x.__dict__.items() if not k.startswith("__")),
         ]
     if isinstance(x, MethodType):
         return [x.__self__, x.__func__]
@@ -250,6 +296,9 @@ def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
     if has_fields(x):
         found = fields(x)
         return [*found, *found.values()]
+    if callable(x) and type(x).__dictoffset__:
+        # A compiled function, a transform: what they wrap.  Proxies of objects have no dictionary.
+        return [v for v in vars(x).values() if callable(v)]
     return []
 
 
@@ -265,10 +314,12 @@ def fields(x: Any) -> dict[str, Any]:
     """The attributes of the object itself."""
     out = dict(getattr(x, "__dict__", {}))
     for c in type(x).__mro__:
-        slots = c.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(x, name) and name not in ("__dict__", "__weakref__"):
-                out[name] = getattr(x, name)
+        for name, d in vars(c).items() if c.__flags__ & _HEAP else ():
+            if isinstance(d, MemberDescriptorType):
+                try:
+                    out[name] = d.__get__(x)
+                except AttributeError:
+                    continue
     return out
 
 

@@ -9,7 +9,6 @@ runs apart, several iterations make one body; or the loop is unrolled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from tracegrad import dims
 from tracegrad.dtypes import F64, I64
 from tracegrad.graph.ir import Literal
-from tracegrad.trace import frames
 from tracegrad.trace.frames import ABSENT, Gone
 from tracegrad.trace.loop_exit import Exits
 from tracegrad.trace.loop_plan import Kind
@@ -31,15 +29,15 @@ from tracegrad.trace.windows import MOVED
 Make = Callable[[dict[Carry, Tracer]], Any]
 
 
-def settle(trial: Trial, frame: FrameType) -> dict[str, Make]:
-    """How each name gets its value after the loop; starts the trace again when it learned."""
-    return _Settling(trial, frame).run()
+def settle(trial: Trial) -> dict[str, Make]:
+    """How each name or place gets its value after the loop; starts the trace again when it
+    learned."""
+    return _Settling(trial).run()
 
 
 class _Settling:
-    def __init__(self, trial: Trial, frame: FrameType) -> None:
+    def __init__(self, trial: Trial) -> None:
         self.trial = trial
-        self.frame = frame
         self.learned = trial.learned
         self.fresh = trial.driver.code.fresh
         self.news = False
@@ -47,7 +45,7 @@ class _Settling:
 
     def run(self) -> dict[str, Make]:
         trial = self.trial
-        after = self._slots(frames.read(self.frame, trial.names))
+        after = self._slots(trial.scope.read())
         self._permuted(after)
         later: list[str] = []
         found: dict[str, Make] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,9 +16,9 @@ from tracegrad.graph.ir import Graph, Literal, Operand
 from tracegrad.ops.control import LoopAttrs, Parallel, loop
 from tracegrad.ops.create import undefined
 from tracegrad.ops.handles import copy
-from tracegrad.trace import frames
+from tracegrad.trace.loop_places import Scope
 from tracegrad.trace.loop_plan import Kind
-from tracegrad.trace.loop_reach import Reach
+from tracegrad.trace.loop_reach import Path, Reach
 from tracegrad.trace.loop_slots import Slots
 from tracegrad.trace.modes import STATE, current_trace
 from tracegrad.trace.promote import cast
@@ -75,7 +75,8 @@ class Trial:
         )
         self.reach = Reach(frame, outer.rolling.watched)
         self._promote_known()
-        self.slots = Slots(frames.read(frame, self.names), self.learned.containers)
+        self.scope = Scope(frame, self.names, self.decision.places, self.learned.containers)
+        self.slots = Slots(self.scope.read(), self.learned.containers)
         outer.place()
         self.location = outer.builder.loc
         self.trace = Trace(f"{outer.name}.loop", outer.face, outer, outer.exact_views)
@@ -86,7 +87,7 @@ class Trial:
         self.placed: dict[str, Any] = {}
         self.converted: list[str] = []  # slots that enter with another type than they have
         self._enter()
-        frames.write(frame, self.slots.placed(self.placed))
+        self.scope.write(self.slots.placed(self.placed))
         STATE.traces.append(self.trace)
 
     @property
@@ -203,13 +204,28 @@ class Trial:
         if more:
             self.learned.more.update(dict.fromkeys(more))
             self.decision.again()
-        change = self.reach.change(self.names)
-        if change:
-            self.decision.give_up(change)
-        found = settle(self, frame)
+        self._learn_places()
+        found = settle(self)
         self.trace.place()
         values = self._emit(frame)
-        frames.write(frame, {name: make(values) for name, make in found.items()})
+        self.scope.write({name: make(values) for name, make in found.items()})
+
+    def _learn_places(self) -> None:
+        """Items and attributes that the body changed and that are no slots are slots next time."""
+        changes = list(self.reach.changes(self.names, self.scope.idents()))
+        if not changes:
+            return
+        news: dict[Path, None] = {}
+        for c in changes:
+            path = self.reach.path(c.owner) if c.at else None
+            if not c.grown and path is None:
+                self.decision.give_up(c.text)
+            if path is not None:
+                news |= {replace(path, steps=(*path.steps, k)): None for k in c.at}
+        if not news or not set(news) - set(self.decision.places):
+            self.decision.peel(self.part.first, changes[0].text)
+        self.decision.places.update(news)
+        self.decision.again()
 
     def peel(self, slot: str, why: str) -> NoReturn:
         self.decision.peel(self.part.first, f"{slot} {why}")

@@ -3,7 +3,8 @@
 ``y[mask] *= 3`` and ``y[mask] = f(y[mask], x[mask])`` are writes of fixed shape although the
 right-hand side, read as an array, is not; ``x[mask].mean()`` is a scalar.  A `MaskedRead` stands
 for the selection: it keeps values for all elements and refuses everything but elementwise
-operations with scalars or reads through the same mask, and reductions (`masked_reduce`).
+operations with scalars or reads through the same mask, and reductions (`masked_reduce`,
+`masked_face`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from tracegrad.trace.promote import (
     ufunc_of,
     ufunc_ops,
 )
+from tracegrad.trace.symbolic import integer
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
 
@@ -123,9 +125,8 @@ class MaskedRead:
         rest = (*rest[: self.at], *rest[self.at + len(self.own.sizes) :])
         if not rest:
             return self.length()
-        return weak_int(
-            trace, apply_op(trace, arithmetic.mul, (self.length(), product(rest)))
-        )
+        others = as_arg(trace, integer(product(rest)))
+        return weak_int(trace, apply_op(trace, arithmetic.mul, (self.length(), others)))
 
     # -- elementwise
 
@@ -222,10 +223,10 @@ class MaskedRead:
     # -- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        from tracegrad.trace import masked_reduce
+        from tracegrad.trace import masked_face, masked_reduce
 
         if method == "reduce":
-            return masked_reduce.ufunc_reduce(self, ufunc, inputs, keywords)
+            return masked_face.ufunc_reduce(self, ufunc, inputs, keywords)
         op = ufunc_ops().get(ufunc)
         if op is None or method != "__call__" or keywords:
             if ufunc is np.matmul and method == "__call__" and not keywords:
@@ -236,9 +237,9 @@ class MaskedRead:
         return self.apply(op, inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from tracegrad.trace import masked_reduce
+        from tracegrad.trace import masked_face
 
-        return masked_reduce.call(self, func, args, kwargs)
+        return masked_face.call(self, func, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse()
@@ -333,6 +334,7 @@ def weak_int(trace: Recorder, x: Tracer) -> Tracer:
     """A fresh integer scalar as a Python int where the face has them, which does not promote."""
     numpy = trace.face.numpy_scalars  # type: ignore[attr-defined]
     wide = cast(trace, x, I64)
+    assert isinstance(wide, Tracer)
     return trace.read(wide, scalar=numpy, weak=numpy)  # type: ignore[no-any-return]
 
 
@@ -343,7 +345,7 @@ def mask_key(mask: Tracer) -> Key:
 
 def masked_read(trace: Recorder, x: Tracer, parsed: Parsed) -> MaskedRead:
     """``x[mask]``: the selection as it is now, with the methods of the trace's face."""
-    from tracegrad.trace.masked_reduce import MaskedArray, MaskedTensor
+    from tracegrad.trace.masked_face import MaskedArray, MaskedTensor
 
     part, mask = masked_part(trace, x, parsed)
     assert parsed.mask is not None

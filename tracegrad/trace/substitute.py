@@ -291,6 +291,7 @@ class Substitution:
             new.__dict__[name] = (
                 value if name == "__wrapped__" else self.read(Attribute(path, name), value)
             )
+        self._watch(new.__dict__)
         return new
 
     def namespace(self, base: dict[str, Any]) -> Namespace:

@@ -132,13 +132,7 @@ class ObjectProxy:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raw, sub = _get(self, "_raw"), _get(self, "_sub")
-        if any(isinstance(x, Tracer) for x in tree_leaves(value)):
-            raise CaptureError(
-                f"a traced value is stored in {_get(self, '_path')}.{name}, outside the function",
-                kind="outside_write",
-                loc=source.here(),
-                remedy=f"Return it, or write into the array that is there: {name}[...] = value.",
-            )
+        _check_outside_value(_get(self, "_path"), name, value)
         found = _class_attribute(type(raw), name)
         if isinstance(found, property) and found.fset is not None:
             sub.call(found.fset)(self, value)
@@ -167,6 +161,16 @@ class ObjectProxy:
 
     def __dir__(self) -> list[str]:
         return dir(_get(self, "_raw"))
+
+
+def _check_outside_value(path: Path, name: str, value: Any) -> None:
+    if any(isinstance(x, Tracer) for x in tree_leaves(value)):
+        raise CaptureError(
+            f"a traced value is stored in {path}.{name}, outside the function",
+            kind="outside_write",
+            loc=source.here(),
+            remedy=f"Return it, or write into the array that is there: {name}[...] = value.",
+        )
 
 
 _OPERATORS = tuple(
@@ -338,6 +342,7 @@ def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
         {
             "__instancecheck__": lambda cls, x: isinstance(x, raw),
             "__subclasscheck__": lambda cls, x: issubclass(x, raw),
+            "__setattr__": lambda cls, name, value: _set_in_class(sub, path, raw, cls, name, value),
         },
     )
     shadow = meta(
@@ -358,6 +363,18 @@ def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
                 if seen is not ABSENT:
                     type.__setattr__(shadow, name, seen)
     return shadow
+
+
+def _set_in_class(
+    sub: Substitution, path: Path, raw: type, shadow: type, name: str, value: Any
+) -> None:
+    """An assignment to a class attribute: in the class itself, and in what traced code sees."""
+    if shadow.__mro__[1] is raw:
+        _check_outside_value(path, name, value)
+        had, old = name in vars(raw), vars(raw).get(name)
+        outside_change(lambda: setattr(raw, name, old) if had else delattr(raw, name))
+        setattr(raw, name, sub.original(value))
+    type.__setattr__(shadow, name, value)
 
 
 def _class_value(sub: Substitution, owner: type, name: str, value: Any) -> Any:

@@ -19,7 +19,6 @@ STATIC = {
     "adi": (0,),
     "nbody": (3,),
     "mandelbrot": (1,),
-    "spmv": (0,),
     "azimint_naive": (2,),
     "stockham_fft": (1,),
 }

@@ -41,7 +41,9 @@ def floyd_warshall(path):
 
 
 @form
-def spmv(m, rows, columns, values, x):
+def spmv(start, columns, values, x):
+    m = start.shape[0] - 1
+    rows = jnp.repeat(jnp.arange(m), jnp.diff(start), total_repeat_length=values.shape[0])
     y = jnp.zeros(m).at[rows].add(values * x[columns], indices_are_sorted=True)
     return jnp.sum(y * y)
 
