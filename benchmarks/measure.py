@@ -40,6 +40,23 @@ def seconds_of(
     return best
 
 
+def seconds_together(
+    calls: Sequence[tuple[Callable[..., Any], Callable[[], Sequence[Any]]]], spent: float
+) -> list[float]:
+    """The shortest times of several calls that take turns for `spent` seconds (each runs five
+    times at least), so that they are compared under the same load of the machine."""
+    best = [float("inf")] * len(calls)
+    begin, rounds = time.perf_counter(), 0
+    while rounds < 5 or time.perf_counter() - begin < spent:
+        for k, (function, arguments) in enumerate(calls):
+            given = arguments()
+            start = time.perf_counter()
+            function(*given)
+            best[k] = min(best[k], time.perf_counter() - start)
+        rounds += 1
+    return best
+
+
 def shape_of(compiled: Any, arguments: Sequence[Any]) -> dict[str, int]:
     """Loop nodes and nodes of the optimized graph, and bytes of the arena."""
     lowering = compiled.lower(*arguments).specialisation.lowering

@@ -202,7 +202,7 @@ def apply(
     else:
         for k in region.written:
             memory = region.targets[k].memory
-            memory.trace.touched.add(memory)
+            memory.trace.touched.add(memory)  # type: ignore[attr-defined]
     shaped = list(results[:n])
     for leaf in region.traced.outputs:
         if leaf.index is not None:

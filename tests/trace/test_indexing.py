@@ -192,8 +192,8 @@ def test_masked_reads_may_leave_the_domain_outside_the_mask():
 @pytest.mark.parametrize(
     "use",
     [
-        lambda x: x[x > 0].sum(),
-        lambda x: np.sum(x[x > 0]),
+        lambda x: x[x > 0].argmax(),
+        lambda x: np.sort(x[x > 0]),
         lambda x: x[x > 0] + x[x > 1],
         lambda x: len(x[x > 0]),
         lambda x: x[x > 0] + np.ones(3),

@@ -74,8 +74,21 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("body", CHANGED.values(), ids=CHANGED.keys())
-def test_what_a_body_changes_is_not_lost(body):
+ROLL = {
+    "append",
+    "append the index",
+    "element",
+    "counted",
+    "dictionary count",
+    "nested",
+    "object",
+    "method",
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_a_body_changes_is_not_lost(name):
+    body = CHANGED[name]
     space = {"np": np}
     exec(
         "class Thing:\n    def __init__(self):\n        self.value = 0.0\n"
@@ -88,7 +101,7 @@ def test_what_a_body_changes_is_not_lost(body):
         "    return s, total, len(names), len(d), len(out)",
         space,
     )
-    agrees(space["f"], vector(), loops=0)
+    agrees(space["f"], vector(), loops=int(name in ROLL))
 
 
 def test_a_list_outside_is_appended_to_as_often_as_without_tracing():

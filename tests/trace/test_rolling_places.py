@@ -484,7 +484,7 @@ def test_a_loop_counted_at_run_time():
     def f(x, n):
         p = Particle(x, 0.0)
         d = {"s": 0.5}
-        for i in range(n[0]):
+        for _ in range(n[0]):
             p.x = p.x * 0.5 + d["s"]
             d["s"] = d["s"] + p.x[0]
             p.v += 1.0

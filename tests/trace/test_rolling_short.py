@@ -57,19 +57,19 @@ def test_a_short_loop_that_cannot_roll_stays_copies():
             for b in range(4):
                 for c in range(3):
                     for d in range(6):
-                        found.append(x[a, b, c, d] * 2.0)
+                        found.append(x[a, b, c, d] * 2.0 + sum(found[:0]))
         return np.sum(np.stack(found) ** 2)
 
     text, report = check(f, X)
     assert "= loop(" not in text
-    assert re.search(r"unrolled into 35\d copies, since it changes the list found", report)
+    assert re.search(r"unrolled into 35\d copies, since it reads the list found", report)
 
 
 @pytest.mark.parametrize("n", [20, 70])
 def test_a_loop_that_is_met_many_times_rolls_each_time(n):
     def f(x):
         found = []
-        for _ in range(n):
+        for _ in [None] * n:  # which is no loop of the graph
             s = 0.0
             for b in range(len(x)):
                 s = s + x[b] * x[b]

@@ -238,6 +238,22 @@ def test_a_name_of_a_loop_without_trips_is_unbound():
         tg.compile(f, backend="numpy")(vector())
 
 
+def test_lists_that_names_of_the_body_hold_are_themselves():
+    def f(x):
+        kept, s = [x[0]], 0.0
+        for v in x:
+            known = kept
+            made = [v]
+            same = made
+            both = (kept, made)
+            s = s + v
+        known.append(s)
+        same.append(s)
+        return kept, made, known is kept, both[1] is same, both[0] is kept
+
+    agrees(f, vector(), loops=1)
+
+
 def test_arrays_written_under_two_names_unroll_or_peel():
     def f(x):
         u = x

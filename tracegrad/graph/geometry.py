@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tracegrad.dims import Dim, add, floordiv, is_divisible, is_equal, mul
+from tracegrad.dims import Dim, add, floordiv, is_at_most, is_divisible, is_equal, mul
 from tracegrad.graph.steps import (
     AsComplex,
     AsReal,
@@ -192,17 +192,14 @@ def reshape_strides(size: Shape, stride: Sequence[Dim], to: Shape) -> tuple[Dim,
 
 @lru_cache(maxsize=65536)
 def overlaps_itself(g: Geometry) -> bool:
-    """Whether two index tuples share an address: exact by sorted strides or by enumeration."""
+    """Whether two index tuples share an address: exact by sorted strides or by enumeration; with
+    sizes or strides that are expressions also where the opposite is not proved."""
     if any(n == 0 for n in g.size):
         return False
-    axes = [
-        (abs(s), n)
-        for n, s in zip(g.size, g.stride, strict=True)
-        if n != 1 and isinstance(s, int) and isinstance(n, int)
-    ]
-    if len(axes) != sum(n != 1 for n in g.size):
-        # Symbolic strides come from dense bases, which do not overlap.
-        return any(s == 0 for s, _ in axes)
+    given = [(s, n) for n, s in zip(g.size, g.stride, strict=True) if n != 1]
+    axes = [(abs(s), n) for s, n in given if isinstance(s, int) and isinstance(n, int)]
+    if len(axes) != len(given):
+        return not _is_nested(given)
     axes.sort()
     span = 0
     certain = True
@@ -223,3 +220,17 @@ def overlaps_itself(g: Geometry) -> bool:
     for s, n in axes:
         addresses = (addresses[:, None] + s * np.arange(n)).ravel()
     return len(np.unique(addresses)) < total
+
+
+def _is_nested(axes: list[tuple[Dim, Dim]], reach: Dim = 0) -> bool:
+    """Whether the axes, each a stride and a size, have an order in which every stride is certain
+    to lead past all that the axes before it reach, which is `reach` at first."""
+    if not axes:
+        return True
+    for k, (s, n) in enumerate(axes):
+        step = s if is_at_most(0, s) else mul(s, -1)
+        if is_at_most(add(reach, 1), step) and _is_nested(
+            axes[:k] + axes[k + 1 :], add(reach, mul(add(n, -1), step))
+        ):
+            return True
+    return False

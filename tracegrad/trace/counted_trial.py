@@ -31,6 +31,8 @@ class CountedTrial(Trial):
 
     driver: CountedDriver
 
+    collects = False
+
     @property
     def index(self) -> Expr:
         return symbol(self.name, 0)

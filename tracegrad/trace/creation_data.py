@@ -15,6 +15,7 @@ from tracegrad.ops.create import full as full_op
 from tracegrad.trace import layout
 from tracegrad.trace.modes import at_prompt, current_trace
 from tracegrad.trace.promote import as_arg, cast, spread_steps
+from tracegrad.trace.rows import Block, blocks
 from tracegrad.trace.shape import reshape, stack
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Tracer
@@ -101,8 +102,12 @@ def _from_list(trace: Recorder, items: Sequence[Any], to: DType | None) -> Trace
         except ValueError as e:
             raise ShapeError(str(e), loc=source.here()) from None
     rows = [
-        _from_list(trace, x, None) if isinstance(x, (list, tuple)) else _strong(trace, x)
-        for x in items
+        x
+        if isinstance(x, Block)
+        else _from_list(trace, x, None)
+        if isinstance(x, (list, tuple))
+        else _strong(trace, x)
+        for x in blocks(trace, items)
     ]
     shapes = {x.sizes for x in rows}
     if len(shapes) > 1:
@@ -112,7 +117,11 @@ def _from_list(trace: Recorder, items: Sequence[Any], to: DType | None) -> Trace
             loc=source.here(),
         )
     common = to or dtypes.promote(*(x.element_type for x in rows))
-    return stack(trace, [cast(trace, x, common) for x in rows], 0)
+    return stack(trace, [_typed(trace, x, common) for x in rows], 0)
+
+
+def _typed(trace: Recorder, x: Tracer | Block, dtype: DType) -> Any:
+    return x.cast(trace, dtype) if isinstance(x, Block) else cast(trace, x, dtype)
 
 
 def _holds_arrays(items: Sequence[Any]) -> bool:

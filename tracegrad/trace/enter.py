@@ -28,7 +28,8 @@ from tracegrad.trace.results import Grad, Input, OutLeaf, Printed, grads_of, nam
 from tracegrad.trace.sharing import APART, Sharing
 from tracegrad.trace.signature import CallSignature
 from tracegrad.trace.substitute import Substitution
-from tracegrad.trace.substitute_objects import is_user_class, restore_class
+from tracegrad.trace.substitute_classes import restore_class
+from tracegrad.trace.substitute_objects import is_user_class
 from tracegrad.trace.substitute_table import known_array
 from tracegrad.trace.tracer import Capture, Trace, Tracer
 

@@ -83,9 +83,8 @@ def rename_indices(graph: Graph, names: Mapping[str, str]) -> Graph:
 def _renamed(x: T, names: Mapping[str, str]) -> T:
     """Attributes or a type with symbols renamed."""
     env = {
-        s.name: dims.of_atom(Symbol(names[s.name], s.lo, _bound(s.hi, names)))
+        s.name: dims.of_atom(Symbol(names.get(s.name, s.name), s.lo, _bound(s.hi, names)))
         for s in symbols_of(x)
-        if s.name in names
     }
     return bind_symbols(x, env) if env else x
 

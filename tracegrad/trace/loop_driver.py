@@ -40,6 +40,7 @@ class Driver:
         self.length = seq.length
         self.frame: FrameType | None = None
         self._steps = self._run()
+        self._ended = False
 
     def __iter__(self) -> Driver:
         return self
@@ -48,8 +49,16 @@ class Driver:
         self.frame = sys._getframe(1)
         try:
             return next(self._steps)
+        except StopIteration:
+            self._ended = True
+            raise
         finally:
             self.frame = None
+
+    def check_ended(self) -> None:
+        """Unroll where the body takes elements by hand, as ``next(...)`` does."""
+        if not self._ended:
+            self.decision.give_up("its body advances the iterator")
 
     def _parts(self) -> Iterator[Part]:
         p = self.decision.period

@@ -6,11 +6,14 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NoReturn
 
+import optree
+
 from tracegrad import dims
 from tracegrad.graph.symbols import bind_symbols
 from tracegrad.trace.frames import Gone
+from tracegrad.trace.leaves import NAMESPACE
 from tracegrad.trace.loop_reach import left_behind
-from tracegrad.trace.loop_slots import flatten, is_container
+from tracegrad.trace.loop_slots import is_container
 from tracegrad.trace.loop_trial import Carry, Trial, over
 from tracegrad.trace.ragged import has_symbol
 from tracegrad.trace.symbolic import SymbolicInt, integer
@@ -28,6 +31,7 @@ class Exits:
         self.trial = trial
         self.final = {trial.name: dims.add(trial.trips, -1)}
         self._holders: dict[Memory, Carry] = {}
+        self._containers: dict[int, Make] = {}
         self._known: dict[Memory, Tracer] = {}
 
     def carried(self, slot: str, carry: Carry) -> Make:
@@ -54,9 +58,7 @@ class Exits:
             dim = dims.substitute(value.dim, self.final)
             return lambda values: integer(dim)
         if is_container(value):
-            leaves, spec = flatten(value)
-            makes = [self.last(slot, x) for x in leaves]
-            return lambda values: spec.unflatten([m(values) for m in makes])
+            return self._container(slot, value)
         if isinstance(value, Tracer):
             if value.trace is self.trial.trace and has_symbol(value.memory.shape, self.trial.name):
                 why = f"{slot}, whose size depends on its index, is used behind it"
@@ -71,6 +73,26 @@ class Exits:
         if found:
             self.trial.decision.invented = True
         return lambda values: value
+
+    def _container(self, slot: str, value: Any) -> Make:
+        """The one that was there before the loop, or one for all names of a new one."""
+        if id(value) in self.trial.reach.objects:
+            return lambda values: value
+        found = self._containers.get(id(value))
+        if found is None:
+            inside, spec = optree.tree_flatten(
+                value, is_leaf=lambda x: x is not value, none_is_leaf=True, namespace=NAMESPACE
+            )
+            makes = [self.last(slot, x) for x in inside]
+            done: list[Any] = []
+
+            def make(values: dict[Carry, Tracer]) -> Any:
+                if not done:
+                    done.append(spec.unflatten([m(values) for m in makes]))
+                return done[0]
+
+            found = self._containers[id(value)] = make
+        return found
 
     def _gone(self, used: Callable[[], NoReturn]) -> Make:
         """The slot is not carried on; the trace starts again if it is used."""

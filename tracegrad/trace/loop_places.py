@@ -15,6 +15,8 @@ from tracegrad.trace import frames
 from tracegrad.trace.frames import ABSENT
 from tracegrad.trace.loop_reach import Path, contents
 
+LIST = -1  # the last step of a path to a list that the body appends to
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -58,6 +60,8 @@ class Scope:
         self.names = names
         self.places: dict[str, Place] = {}
         for path in paths:
+            if path.steps[-1:] == (LIST,):
+                continue
             place, text = find(frame, path)
             if place is None or any(p.ident == place.ident for p in self.places.values()):
                 continue
@@ -86,23 +90,30 @@ class Scope:
 
 def find(frame: FrameType, path: Path) -> tuple[Place | None, str]:
     """The place at `path` (nothing if there is none now), and how it reads in the program."""
-    around = [f for f in frames.callers(frame) if f is not frame]
-    if path.frame > len(around):
-        return None, ""
-    x = frames.everything(around[path.frame - 1] if path.frame else frame).get(path.name, ABSENT)
-    text = path.name
-    for step in path.steps[:-1]:
-        inside = contents(x)
-        if step >= len(inside):
-            return None, ""
-        text = _text(x, text, step, inside)
-        x = inside[step]
+    x, text = resolved(frame, path.frame, path.name, path.steps[:-1])
     inside, at = contents(x), path.steps[-1]
+    if at == LIST:
+        return None, text
     keys = len(inside) // 2
     if at >= len(inside) or not (type(x) is list or at >= keys and not _is_passage(x)):
         return None, ""
     key = at if type(x) is list else inside[at - keys]
     return Place(x, at, key), _text(x, text, at, inside)
+
+
+def resolved(frame: FrameType, depth: int, name: str, steps: tuple[int, ...]) -> tuple[Any, str]:
+    """The object that a path leads to (ABSENT if to none), and how it reads in the program."""
+    around = [f for f in frames.callers(frame) if f is not frame]
+    if depth > len(around):
+        return ABSENT, ""
+    x, text = frames.everything(around[depth - 1] if depth else frame).get(name, ABSENT), name
+    for step in steps:
+        inside = contents(x)
+        if step >= len(inside):
+            return ABSENT, ""
+        text = _text(x, text, step, inside)
+        x = inside[step]
+    return x, text
 
 
 def _is_passage(x: Any) -> bool:

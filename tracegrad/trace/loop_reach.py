@@ -8,10 +8,11 @@ before and after a body is traced once.  Items and attributes that change become
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import (
+    BuiltinMethodType,
     CellType,
     FrameType,
     FunctionType,
@@ -26,6 +27,7 @@ import numpy as np
 
 from tracegrad import dims
 from tracegrad.trace import frames
+from tracegrad.trace.collector import Collector
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tracer import Trace, Tracer
 
@@ -151,23 +153,19 @@ class Reach:
             if not differ:
                 return None
             first = 0 if isinstance(obj, list) else len(before) // 2
-            if self._is_owner(obj) and differ[0] >= first:
+            if self.is_owner(obj) and differ[0] >= first:
                 return Change(f"it changes {self._describe(obj)}", obj, tuple(differ))
-        grown = (
-            len(after) > len(before)
-            and self._is_owner(obj)
-            and not isinstance(obj, list)
-            and all(map(same, before[: len(before) // 2], after))
-        )
+        start = before if isinstance(obj, list) else before[: len(before) // 2]
+        grown = len(after) > len(before) and self.is_owner(obj) and all(map(same, start, after))
         return Change(f"it changes {self._describe(obj)}", obj, grown=grown)
 
-    def _is_owner(self, obj: Any) -> bool:
+    def is_owner(self, obj: Any) -> bool:
         """Whether items or attributes of `obj` may be slots: it was made by traced code."""
         from tracegrad.trace.substitute_objects import is_proxied
 
         if any(obj is raw for raw, _ in self.watched):
             return False
-        return type(obj) in (list, dict) or has_fields(obj) and is_proxied(obj)
+        return type(obj) in (list, dict, Collector) or has_fields(obj) and is_proxied(obj)
 
     def path(self, owner: Any) -> Path | None:
         """How to find `owner` when the trace starts again, by the shortest way."""
@@ -226,6 +224,12 @@ def left_behind(
     return found
 
 
+def holds(names: Mapping[str, Any], x: Any) -> bool:
+    """Whether the values of `names` lead to `x`."""
+    found = _walk(list(names.values()))
+    return id(x) in found
+
+
 def _equal(a: Any, b: Any) -> bool:
     x, y = contents(a), contents(b)
     return len(x) == len(y) and all(map(same, x, y))
@@ -266,6 +270,8 @@ def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
     if isinstance(x, dict):
         keys = [k for k in x if k != TRANSFORMS]
         return [*keys, *(x[k] for k in keys)]
+    if isinstance(x, Collector):
+        return x._items()
     if isinstance(x, (list, tuple, set, frozenset, deque)):
         return list(x)
     if isinstance(x, CellType):
@@ -281,6 +287,8 @@ def contents(x: Any, skip: Collection[str] = ()) -> list[Any]:
             *(x.__kwdefaults__ or {}).values(),
             *(v for k, v in x.__dict__.items() if not k.startswith("__")),
         ]
+    if isinstance(x, BuiltinMethodType):
+        return [x.__self__]
     if isinstance(x, MethodType):
         return [x.__self__, x.__func__]
     if isinstance(x, partial):

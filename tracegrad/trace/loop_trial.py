@@ -16,7 +16,7 @@ from tracegrad.graph.ir import Graph, Literal, Operand
 from tracegrad.ops.control import LoopAttrs, Parallel, loop
 from tracegrad.ops.create import undefined
 from tracegrad.ops.handles import copy
-from tracegrad.trace.loop_places import Scope
+from tracegrad.trace.loop_places import LIST, Scope
 from tracegrad.trace.loop_plan import Kind
 from tracegrad.trace.loop_reach import Path, Reach
 from tracegrad.trace.loop_slots import Slots
@@ -87,8 +87,16 @@ class Trial:
         self.placed: dict[str, Any] = {}
         self.converted: list[str] = []  # slots that enter with another type than they have
         self._enter()
+        from tracegrad.trace.loop_collect import Collecting
+
+        self.collecting = Collecting(self, frame)
         self.scope.write(self.slots.placed(self.placed))
         STATE.traces.append(self.trace)
+
+    @property
+    def collects(self) -> bool:
+        """Whether a list may get elements of all iterations."""
+        return isinstance(self.trips, int)
 
     @property
     def index(self) -> Expr:
@@ -191,6 +199,7 @@ class Trial:
 
     def close(self, frame: FrameType) -> None:
         """Emit the node and give the frame its results."""
+        from tracegrad.trace.loop_exit import Exits
         from tracegrad.trace.loop_settle import settle
 
         popped = STATE.traces.pop()
@@ -200,13 +209,16 @@ class Trial:
             self.decision.give_up("it switches the gradient mode")
         if self.trace.prints:
             self.decision.give_up("it prints")
+        self.collecting.leave()
         more = self.reach.renamed(self.names)
         if more:
             self.learned.more.update(dict.fromkeys(more))
             self.decision.again()
         self._learn_places()
+        self.collecting.promote()
         found = settle(self)
         self.trace.place()
+        self.collecting.prepare(Exits(self))
         values = self._emit(frame)
         self.scope.write({name: make(values) for name, make in found.items()})
 
@@ -217,10 +229,13 @@ class Trial:
             return
         news: dict[Path, None] = {}
         for c in changes:
-            path = self.reach.path(c.owner) if c.at else None
-            if not c.grown and path is None:
+            path = self.reach.path(c.owner) if c.at or c.grown else None
+            collects = c.grown and isinstance(c.owner, list)
+            if path is None or collects and not self.collects:
                 self.decision.give_up(c.text)
-            if path is not None:
+            if collects:
+                news[replace(path, steps=(*path.steps, LIST))] = None
+            elif c.at:
                 news |= {replace(path, steps=(*path.steps, k)): None for k in c.at}
         if not news or not set(news) - set(self.decision.places):
             self.decision.peel(self.part.first, changes[0].text)
@@ -255,6 +270,7 @@ class Trial:
         self._check_windows()
         outputs: list[Operand] = [self._output(carry) for carry in self.carries]
         outputs += [inner.handle(inner.base_of(c.inner)) for c in written]
+        outputs += [self.trace.operand(x) for x in self.collecting.stacks]
         region = inner.finish(outputs)
         inputs: list[Any] = [c.inner.memory.base for c in self.carries]
         inputs += [c.inner.base for c in (*written, *read)]
@@ -269,6 +285,7 @@ class Trial:
         )
         self._check_conversions(region)
         if not outputs:
+            self.collecting.extend({}, [])
             return {}  # nothing that the loop does is seen
         types = tuple(x.type for x in inputs[: len(self.carries) + len(written)])
         operands = [self._initial(c) for c in self.carries]
@@ -281,7 +298,8 @@ class Trial:
             held = [*after, *(c.outer for c in written)]
             hints = [h if m is None else names.get(m, h) for m, h in zip(held, hints, strict=True)]
         found = self._node(operands, types, region, hints)
-        for c, final in zip(written, found[len(self.carries) :], strict=True):
+        stacks = list(found[len(types) :])
+        for c, final in zip(written, found[len(self.carries) : len(types)], strict=True):
             outer.write(outer.base_of(c.outer), copy, (final,))
         for carry, final in zip(self.carries, found, strict=False):
             if carry.stays and carry.inner.memory.written:
@@ -289,7 +307,9 @@ class Trial:
                 outer.write(carry.before, copy, (final,))
             if isinstance(carry.after, Tracer) and carry.after.memory.doubted is not None:
                 final.memory.doubted = carry.after.memory.doubted
-        return dict(zip(self.carries, found, strict=False))
+        values = dict(zip(self.carries, found, strict=False))
+        self.collecting.extend(values, stacks)
+        return values
 
     def _check_windows(self) -> None:
         pairs = [(c.outer, c.inner) for c in self.trace.captures.values()]
@@ -312,6 +332,8 @@ class Trial:
         """Record the loop: `operands` are values for as many carries as `types`, then constants."""
         parallel = Parallel.REQUIRED if self.decision.parallel else Parallel.NO
         n, consts = len(types), len(operands) - len(types)
+        stacks = self.collecting.types()
+        types, hints = (*types, *stacks), [*hints, *("collected" for _ in stacks)]
         attrs = LoopAttrs(self.name, self.trips, False, n, consts, types, parallel=parallel)
         return self.outer.apply_loop(loop, operands, attrs, region, hints)
 

@@ -121,11 +121,9 @@ class MaskedRead:
 
     def count(self) -> Tracer:
         trace = trace_of(self.values)
-        rest = self.values.sizes
-        rest = (*rest[: self.at], *rest[self.at + len(self.own.sizes) :])
-        if not rest:
-            return self.length()
-        others = as_arg(trace, integer(product(rest)))
+        sizes = self.values.sizes
+        rest = product((*sizes[: self.at], *sizes[self.at + len(self.own.sizes) :]))
+        others = as_arg(trace, integer(rest))
         return weak_int(trace, apply_op(trace, arithmetic.mul, (self.length(), others)))
 
     # -- elementwise
@@ -208,10 +206,9 @@ class MaskedRead:
 
     def __getitem__(self, key: Any) -> MaskedRead:
         """Those of the elements where a condition on them holds."""
-        whole = len(self.own.sizes) == len(self.values.sizes)
         if not isinstance(key, MaskedRead) or key.dtype != np.bool_ or not self.is_like(key):
             self.refuse()
-        if not whole:
+        if self.ndim != 1:
             self.refuse()
         trace = trace_of(self.values)
         mask = apply_op(

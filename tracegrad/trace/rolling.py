@@ -48,6 +48,7 @@ class Rolling:
     """`length` elements, made by ``at(k)`` for an int or an index expression `k`.
 
     `length` may depend on the index of a loop around it; then it rolls or that loop unrolls.
+    Like the iterators that it stands for it gives each element once.
     """
 
     __slots__ = ("length", "at", "strict", "_plain", "_started")
@@ -72,15 +73,36 @@ class Rolling:
         return (self.at(k) for k in range(self.length)) if self._plain is None else self._plain()
 
     def __iter__(self) -> Iterator[Any]:
-        if self._started is not None:
-            return self._started
-        return iterate(self, sys._getframe(1))
+        if self._started is None:
+            self._started = iterate(self, sys._getframe(1))
+        elif isinstance(self._started, Driver):
+            self._started.check_ended()
+        return self._started
 
     def __next__(self) -> Any:
         """``next(enumerate(...))``: an iterator that has been started by hand is a plain one."""
         if self._started is None:
             self._started = self.plain()
+        elif isinstance(self._started, Driver):
+            self._started.check_ended()
         return next(self._started)
+
+    def take(self) -> Rolling | None:
+        """The elements as a part of another sequence; None once it has been started."""
+        if self._started is not None:
+            return None
+        self._started = _taken()
+        return Rolling(self.length, self.at, strict=self.strict, plain=self._plain)
+
+
+def _taken() -> Iterator[Any]:
+    raise UnsupportedError(
+        "an iterator is used after enumerate, zip, map or iter took it",
+        kind="loop",
+        loc=source.here(),
+        remedy="Make a second one: enumerate(...), zip(...).",
+    )
+    yield
 
 
 def iterate(seq: Rolling, frame: FrameType) -> Iterator[Any]:
@@ -266,7 +288,7 @@ def sequence(x: Any) -> Rolling | None:
     if isinstance(x, (RollingRange, SymbolicRange)):
         return x.rolling()
     if isinstance(x, Rolling):
-        return x if x._started is None else None
+        return x.take()
     if isinstance(x, Tracer) and x.sizes and current_trace() is not None:
         return rows(x)
     return None
@@ -298,8 +320,8 @@ def rolling_reversed(x: Any) -> Any:
 
 def rolling_enumerate(iterable: Any, start: Any = 0) -> Any:
     """``enumerate`` as traced code sees it."""
-    seq = sequence(iterable)
-    if seq is None or type(start) is not int:
+    seq = sequence(iterable) if type(start) is int else None
+    if seq is None:
         return builtins.enumerate(iterable, start)
     return Rolling(
         seq.length,
@@ -311,21 +333,51 @@ def rolling_enumerate(iterable: Any, start: Any = 0) -> Any:
 
 def rolling_zip(*iterables: Any, strict: bool = False) -> Any:
     """``zip`` as traced code sees it; rolls when every part of it could."""
-    found = [sequence(x) for x in iterables]
-    if (
-        not found
-        or any(s is None for s in found)
-        or (strict and len({s.length for s in found if s is not None}) > 1)
-    ):
-        return builtins.zip(
-            *[x.plain() if isinstance(x, Rolling) else x for x in iterables], strict=strict
-        )
-    parts: list[Rolling] = [s for s in found if s is not None]
+    parts = _together(iterables)
+    if parts is None or (strict and len({s.length for s in parts}) > 1):
+        return builtins.zip(*(parts or iterables), strict=strict)
     return Rolling(
         _shortest([s.length for s in parts]),
         lambda k: tuple(s.at(k) for s in parts),
         strict=max(s.strict for s in parts),
         plain=lambda: builtins.zip(*[s.plain() for s in parts], strict=False),
+    )
+
+
+def rolling_map(function: Callable[..., Any], *iterables: Any) -> Any:
+    """``map`` as traced code sees it; rolls when every one of `iterables` could."""
+    parts = _together(iterables)
+    if parts is None:
+        return builtins.map(function, *iterables)
+    return Rolling(
+        _shortest([s.length for s in parts]),
+        lambda k: function(*[s.at(k) for s in parts]),
+        strict=max(s.strict for s in parts),
+        plain=lambda: builtins.map(function, *[s.plain() for s in parts]),
+    )
+
+
+def rolling_iter(*args: Any) -> Any:
+    """``iter`` as traced code sees it."""
+    if len(args) != 1 or isinstance(args[0], Rolling):
+        return args[0] if len(args) == 1 else builtins.iter(*args)
+    found = sequence(args[0])
+    return builtins.iter(args[0]) if found is None else found
+
+
+def _together(iterables: tuple[Any, ...]) -> list[Rolling] | None:
+    """Each as a sequence that may roll; None where one of them is none, or there are none."""
+    if not iterables or not all(map(_may_roll, iterables)):
+        return None
+    found = [sequence(x) for x in iterables]
+    return [s for s in found if s is not None]
+
+
+def _may_roll(x: Any) -> bool:
+    if isinstance(x, Rolling):
+        return x._started is None
+    return isinstance(x, (RollingRange, SymbolicRange)) or (
+        isinstance(x, Tracer) and bool(x.sizes) and current_trace() is not None
     )
 
 

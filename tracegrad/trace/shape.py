@@ -36,6 +36,7 @@ from tracegrad.trace.promote import (
     spread_steps,
 )
 from tracegrad.trace.ragged import is_empty, is_one
+from tracegrad.trace.rows import Block, along, blocks, joined
 from tracegrad.trace.symbolic import SymbolicInt, is_nonnegative
 from tracegrad.trace.tracer import Tracer
 from tracegrad.trace.tracking import Recorder
@@ -366,23 +367,28 @@ def unfold(trace: Recorder, x: Tracer, dim: Any, size: Any, step: Any) -> Tracer
 def concatenate(trace: Recorder, xs: Sequence[Arg], axis: int) -> Tracer:
     """Joined along `axis` (not negative) in the promoted dtype; shapes as NumPy demands."""
     dtype = result_type(trace, xs)
-    parts = [cast(trace, x, dtype) for x in xs]
+    found = list(xs) if axis else blocks(trace, xs)
+    given = [joined(trace, x) for x in found]
+    parts = [cast(trace, x, dtype) for x in given]
+    if len(found) == 1 and isinstance(found[0], Block):
+        return parts[0]  # type: ignore[return-value]
     return trace.apply(  # type: ignore[no-any-return]
-        concat, parts, concat_attrs([shape_of(x) for x in xs], axis)
+        concat, parts, concat_attrs([shape_of(x) for x in given], axis)
     )
 
 
 def stack(trace: Recorder, xs: Sequence[Arg], axis: Any) -> Tracer:
     """Joined along a new axis; all shapes must be equal."""
-    shapes = {shape_of(x) for x in xs}
+    shapes = {x.sizes if isinstance(x, Block) else shape_of(x) for x in xs}
     if not xs:
         raise ValueArgumentError("need at least one array to stack", loc=source.here())
     if len(shapes) > 1:
         raise ShapeError("all input arrays must have the same shape", loc=source.here())
     shape = shapes.pop()
     k = axis_of(trace, axis, len(shape) + 1)
-    dtype = result_type(trace, xs)
-    to = (*shape[:k], 1, *shape[k:])
-    given = [cast(trace, x, dtype) for x in xs]
-    parts = [trace.read(x, Reshape(to)) if isinstance(x, Tracer) else x for x in given]
-    return trace.apply(concat, parts, concat_attrs([to] * len(xs), k))  # type: ignore[no-any-return]
+    dtype = result_type(trace, [x.array if isinstance(x, Block) else x for x in xs])
+    found = blocks(trace, xs)
+    parts = [along(trace, x, k, dtype) for x in found]
+    if len(found) == 1 and isinstance(found[0], Block):
+        return parts[0]  # type: ignore[return-value]
+    return trace.apply(concat, parts, concat_attrs([shape_of(x) for x in parts], k))  # type: ignore[no-any-return]

@@ -32,6 +32,8 @@ from tracegrad.trace.guards import (
 )
 from tracegrad.trace.impure import impure
 from tracegrad.trace.leaves import NAMESPACE, registration
+from tracegrad.trace.rolling import RollingRange
+from tracegrad.trace.substitute_classes import shadow_class
 from tracegrad.trace.substitute_code import is_user_path, outside_write
 from tracegrad.trace.substitute_containers import GuardedDict, GuardedList
 from tracegrad.trace.substitute_globals import Namespace
@@ -39,7 +41,6 @@ from tracegrad.trace.substitute_objects import (
     ModuleProxy,
     is_proxied,
     object_proxy,
-    shadow_class,
     unwrap_proxy,
 )
 from tracegrad.trace.substitute_table import (
@@ -94,7 +95,8 @@ class Substitution:
         if isinstance(raw, np.ndarray):
             return self.captures.array(path, raw)
         if isinstance(raw, _VALUES):
-            return self.captures.value(path, raw)
+            found = self.captures.value(path, raw)
+            return RollingRange(found) if type(found) is range else found
         kind = type(raw)
         if (
             kind in (list, dict)
@@ -122,7 +124,10 @@ class Substitution:
 
     def builtin(self, value: Any) -> Any:
         """A builtin by its substitute, if it has one."""
-        return find_substitute(value) or impure(value) or value
+        found = find_substitute(value) or impure(value) or value
+        if type(found) is not Callee:
+            self._remember(value, found)
+        return found
 
     def installed(self, value: Any, name: str) -> Any:
         """What an attribute of an installed module is in traced code; nothing is guarded."""
@@ -143,6 +148,8 @@ class Substitution:
     def original(self, value: Any) -> Any:
         """The user's object behind a substitute; other values unchanged."""
         value = unwrap_proxy(value)
+        if type(value) is RollingRange:
+            return value.real
         found = self._originals.get(id(value))
         return value if found is None else found
 
@@ -352,7 +359,10 @@ def _new_cell(name: str, cell: CellType) -> CellType:
 def _is_plain(raw: Any) -> bool:
     """Whether a container holds numbers, strings and containers of them only."""
     items = raw.values() if isinstance(raw, dict) else raw
-    return all(isinstance(x, _VALUES) or (type(x) is tuple and _is_plain(x)) for x in items)
+    return all(
+        type(x) is not range and (isinstance(x, _VALUES) or (type(x) is tuple and _is_plain(x)))
+        for x in items
+    )
 
 
 def _same_set(found: Any, expected: Any) -> bool:

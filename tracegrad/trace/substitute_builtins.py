@@ -19,12 +19,15 @@ from tracegrad import dtypes, source
 from tracegrad.errors import ConcretizationError, UnsupportedError
 from tracegrad.graph.op import REGISTRY, OpDef
 from tracegrad.ops.select import where
+from tracegrad.trace.collector import Collector
 from tracegrad.trace.creation import python_float
 from tracegrad.trace.elementwise import apply_op, prepared, truth
 from tracegrad.trace.guards import Constant
 from tracegrad.trace.masked import MaskedRead
 from tracegrad.trace.promote import as_arg, result_type, trace_of, ufunc_ops
-from tracegrad.trace.substitute_objects import ObjectProxy, SuperProxy, unwrap_proxy
+from tracegrad.trace.substitute_classes import SuperProxy
+from tracegrad.trace.substitute_objects import ObjectProxy, unwrap_proxy
+from tracegrad.trace.substitute_types import RANGE, is_range
 from tracegrad.trace.symbolic import SymbolicInt, integer
 from tracegrad.trace.tracer import Tracer
 
@@ -46,6 +49,8 @@ def as_len(x: Any) -> Any:
     mask."""
     if isinstance(x, MaskedRead):
         return x.shape[0]
+    if type(x) is Collector:
+        return x._length()
     return integer(x.sizes[0]) if isinstance(x, Tracer) and x.sizes else len(x)
 
 
@@ -204,6 +209,8 @@ as_min = _extreme("min", min, operator.lt)
 
 def type_seen(x: Any) -> type:
     """The type that `x` has in the run without tracing."""
+    if type(x) is Collector:
+        return list
     if not isinstance(x, Tracer) or not x.trace.face.numpy_scalars:  # type: ignore[attr-defined]
         return type(unwrap_proxy(x))
     if x.weak:
@@ -215,6 +222,8 @@ def is_instance(x: Any, kinds: Any) -> bool:
     """``isinstance`` as without tracing: a traced array is an ndarray, a weak scalar a float."""
     if isinstance(x, SymbolicInt):
         return issubclass(int, kinds)
+    if is_range(x):
+        return issubclass(range, kinds)
     if isinstance(x, Tracer):
         return isinstance(x, kinds) or issubclass(type_seen(x), kinds)
     return builtins.isinstance(x, kinds)
@@ -224,6 +233,8 @@ def as_type(*args: Any, **kwargs: Any) -> Any:
     """``type(x)`` as without tracing; with three arguments the real `type`."""
     if len(args) != 1 or kwargs:
         return type(*args, **kwargs)
+    if is_range(args[0]):
+        return RANGE
     kind = type_seen(args[0])
     if issubclass(type(args[0]), ObjectProxy):
         sub = object.__getattribute__(args[0], "_sub")

@@ -1,11 +1,10 @@
-"""Modules, objects, classes and `super` as traced code sees them."""
+"""Modules and objects as traced code sees them."""
 
 from __future__ import annotations
 
 import enum
 import functools
 import sys
-from abc import ABCMeta
 from types import (
     FunctionType,
     GetSetDescriptorType,
@@ -132,7 +131,7 @@ class ObjectProxy:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raw, sub = _get(self, "_raw"), _get(self, "_sub")
-        _check_outside_value(_get(self, "_path"), name, value)
+        check_outside_value(_get(self, "_path"), name, value)
         found = _class_attribute(type(raw), name)
         if isinstance(found, property) and found.fset is not None:
             sub.call(found.fset)(self, value)
@@ -163,7 +162,7 @@ class ObjectProxy:
         return dir(_get(self, "_raw"))
 
 
-def _check_outside_value(path: Path, name: str, value: Any) -> None:
+def check_outside_value(path: Path, name: str, value: Any) -> None:
     if any(isinstance(x, Tracer) for x in tree_leaves(value)):
         raise CaptureError(
             f"a traced value is stored in {path}.{name}, outside the function",
@@ -252,7 +251,7 @@ def _owner(kind: type, name: str) -> type | None:
     return next((base for base in kind.__mro__ if name in base.__dict__), None)
 
 
-def _in_class(owner: type, name: str) -> Global:
+def in_class(owner: type, name: str) -> Global:
     """The path of a class attribute as it stands in the class, before it is bound."""
     return Global(owner.__dict__, name, owner.__name__)  # type: ignore[arg-type]
 
@@ -272,7 +271,7 @@ def _attribute(proxy: ObjectProxy, sub: Substitution, raw: Any, name: str) -> An
         return sub.read(path, getattr(raw, name))
     if isinstance(found, (MethodDescriptorType, WrapperDescriptorType)):
         return getattr(raw, name)
-    sub.captures.guard(_in_class(owner, name), found)
+    sub.captures.guard(in_class(owner, name), found)
     if isinstance(found, FunctionType):
         return MethodType(sub.call(found), proxy)
     if isinstance(found, property):
@@ -316,104 +315,3 @@ def unwrap_proxy(value: Any) -> Any:
     ):
         return _get(value, "_raw")
     return value
-
-
-# ---------------------------------------------------------------------------------- classes
-
-
-def shadow_class(sub: Substitution, path: Path, raw: type) -> type:
-    """A subclass of a user class with its functions rebuilt and its attributes captured.
-
-    Traced code that makes an instance gets one whose methods know traced values; classes whose
-    making has effects (other metaclasses, ``__init_subclass__``) stay as they are, and so do
-    named tuples.
-    """
-    if (
-        not is_user_class(raw)
-        or type(raw) not in (type, ABCMeta)
-        or issubclass(raw, (BaseException, enum.Enum, tuple))
-        or "__init_subclass__" in {n for b in raw.__mro__[:-1] for n in vars(b)}
-    ):
-        return raw
-    bases = (type(raw),)
-    meta = type(
-        bases[0].__name__,
-        bases,
-        {
-            "__instancecheck__": lambda cls, x: isinstance(x, raw),
-            "__subclasscheck__": lambda cls, x: issubclass(x, raw),
-            "__setattr__": lambda cls, name, value: _set_in_class(sub, path, raw, cls, name, value),
-        },
-    )
-    shadow = meta(
-        raw.__name__,
-        (raw,),
-        {
-            "__slots__": (),
-            "__module__": raw.__module__,
-            "__qualname__": raw.__qualname__,
-            "__doc__": raw.__doc__,
-        },
-    )
-    sub.remember_class(raw, shadow)
-    for base in reversed(raw.__mro__):
-        if is_user_class(base):
-            for name, value in list(vars(base).items()):
-                seen = _class_value(sub, base, name, value)
-                if seen is not ABSENT:
-                    type.__setattr__(shadow, name, seen)
-    return shadow
-
-
-def _set_in_class(
-    sub: Substitution, path: Path, raw: type, shadow: type, name: str, value: Any
-) -> None:
-    """An assignment to a class attribute: in the class itself, and in what traced code sees."""
-    if shadow.__mro__[1] is raw:
-        _check_outside_value(path, name, value)
-        had, old = name in vars(raw), vars(raw).get(name)
-        outside_change(lambda: setattr(raw, name, old) if had else delattr(raw, name))
-        setattr(raw, name, sub.original(value))
-    type.__setattr__(shadow, name, value)
-
-
-def _class_value(sub: Substitution, owner: type, name: str, value: Any) -> Any:
-    path = _in_class(owner, name)
-    if isinstance(value, FunctionType):
-        return sub.read(path, value)
-    if isinstance(value, (staticmethod, classmethod, property)):
-        sub.captures.guard(path, value)
-        if isinstance(value, property):
-            fget, fset, fdel = (f and sub.call(f) for f in (value.fget, value.fset, value.fdel))
-            return property(fget, fset, fdel)
-        return type(value)(sub.call(value.__func__))
-    if name.startswith("__") or not isinstance(
-        value, (int, float, str, bytes, tuple, list, dict, np.ndarray, np.generic)
-    ):
-        return ABSENT
-    return sub.read(path, value)
-
-
-def restore_class(sub: Substitution, value: Any) -> bool:
-    """Give an instance of a shadow class its real class; True if it was one."""
-    raw = sub.original(type(value))
-    if raw is type(value):
-        return False
-    value.__class__ = raw
-    return True
-
-
-class SuperProxy:
-    """``super()`` in a rebuilt method: what it finds is rebuilt too."""
-
-    __slots__ = ("_super", "_sub")
-
-    def __init__(self, found: Any, sub: Substitution) -> None:
-        object.__setattr__(self, "_super", found)
-        object.__setattr__(self, "_sub", sub)
-
-    def __getattribute__(self, name: str) -> Any:
-        value = getattr(_get(self, "_super"), name)
-        if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
-            return MethodType(_get(self, "_sub").call(value.__func__), value.__self__)
-        return value

@@ -1,7 +1,7 @@
 """What is substituted, by identity: the one list of NumPy, `math`, SciPy and builtin names.
 
-Loops over `range`, `enumerate`, `zip` and `reversed` unroll with the real builtins; a
-substitute for them belongs in `_builtins`.
+A type that code only calls, compares or hands on (`range`) is seen as a class that stands for it;
+one that NumPy or Python must get as it is (`float` as a dtype), as a `Callee`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from tracegrad import source
 from tracegrad.errors import CaptureError, UnsupportedError
-from tracegrad.trace import rolling
 from tracegrad.trace.modes import current_trace
+from tracegrad.trace.substitute_types import iterating
 from tracegrad.trace.tracer import Tracer
 
 
@@ -125,11 +125,8 @@ def _builtins() -> Iterator[tuple[Any, Any]]:
     yield builtins.type, Callee(type, sb.as_type)
     yield builtins.super, Callee(super, sb.as_super)
     yield builtins.isinstance, sb.is_instance
-    yield builtins.len, Callee(len, sb.as_len)
-    yield builtins.range, Callee(range, rolling.rolling_range)
-    yield builtins.reversed, Callee(reversed, rolling.rolling_reversed)
-    yield builtins.enumerate, Callee(enumerate, rolling.rolling_enumerate)
-    yield builtins.zip, Callee(zip, rolling.rolling_zip)
+    yield builtins.len, sb.as_len
+    yield from iterating()
     yield builtins.max, sb.as_max
     yield builtins.min, sb.as_min
     yield from sb.math_functions()
