@@ -23,7 +23,7 @@ from tracegrad.trace.modes import STATE
 from tracegrad.trace.symbolic import Retrace, Unrollable
 
 LONGEST = 20_000  # copies of a body in a trace, where a loop is not possible
-CROWD = 100  # copies of the body of a short loop, met inside others, from which it is one loop
+CROWD = 32  # copies of the body of a short loop, met inside others, from which it is one loop
 MANY = 1_000  # copies of a body that are worth a warning
 RESTARTS = 400  # after which every loop is unrolled
 

@@ -12,7 +12,6 @@ import numpy as np
 from tracegrad.trace.guards import ABSENT, Path
 from tracegrad.trace.substitute_objects import check_outside_value, in_class, is_user_class
 from tracegrad.trace.substitute_table import find_substitute
-from tracegrad.trace.substitute_table import find_substitute
 from tracegrad.trace.symbolic import outside_change
 
 if TYPE_CHECKING:
