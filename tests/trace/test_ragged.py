@@ -10,7 +10,7 @@ import pytest
 import tracegrad as tg
 from tests.trace import ragged_programs
 from tests.trace.rolling_laws import agrees, gradients_agree, loops_in
-from tracegrad.errors import UnsupportedError
+from tracegrad.errors import UnsupportedError, ViewMutationError
 from tracegrad.graph.parse import parse_graph
 from tracegrad.graph.text import print_graph
 
@@ -300,3 +300,15 @@ def test_exact_types_of_what_is_built():
     agrees(f, np.linspace(0.5, 2.0, 11), loops=1)
     gradients_agree(f, np.linspace(0.5, 2.0, 11))
     agrees(f, np.linspace(0.5, 2.0, 11, dtype=np.float32))
+
+
+def test_a_write_through_a_view_that_repeats_an_element_is_refused():
+    def repeated(x):
+        y = x * 1.0
+        for i in range(2, len(x)):
+            y[i : i + 1].expand(i).add_(1.0)
+        return y.sum()
+
+    with pytest.raises(ViewMutationError, match="single memory location") as e:
+        tg.compile(repeated, arrays="torch")(np.ones(9))
+    assert "expand(i)" in str(e.value)

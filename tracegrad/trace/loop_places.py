@@ -6,15 +6,40 @@ by the way that leads to it from a local name.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from types import CellType, FrameType, FunctionType
+from functools import partial
+from types import (
+    BuiltinMethodType,
+    CellType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+)
 from typing import Any
 
 from tracegrad.trace import frames
 from tracegrad.trace.frames import ABSENT
-from tracegrad.trace.loop_reach import Path, contents
+from tracegrad.trace.loop_reach import Path, contents, has_fields
 
+_PASSAGES = (
+    tuple,
+    list,
+    set,
+    frozenset,
+    deque,
+    bytearray,
+    dict,
+    type,
+    partial,
+    CellType,
+    FunctionType,
+    MethodType,
+    BuiltinMethodType,
+    GeneratorType,
+)
 LIST = -1  # the last step of a path to a list that the body appends to
 
 
@@ -95,7 +120,8 @@ def find(frame: FrameType, path: Path) -> tuple[Place | None, str]:
     if at == LIST:
         return None, text
     keys = len(inside) // 2
-    if at >= len(inside) or not (type(x) is list or at >= keys and not _is_passage(x)):
+    keyed = type(x) is dict or (has_fields(x) and not _is_passage(x))
+    if at >= len(inside) or not (type(x) is list or at >= keys and keyed):
         return None, ""
     key = at if type(x) is list else inside[at - keys]
     return Place(x, at, key), _text(x, text, at, inside)
@@ -118,9 +144,7 @@ def resolved(frame: FrameType, depth: int, name: str, steps: tuple[int, ...]) ->
 
 def _is_passage(x: Any) -> bool:
     """Whether `x` has no keys that it could be read by."""
-    return isinstance(x, (tuple, set, frozenset, FunctionType, CellType, type, bytearray)) or (
-        hasattr(x, "__func__")
-    )
+    return isinstance(x, _PASSAGES)
 
 
 def _text(x: Any, text: str, step: int, inside: list[Any]) -> str:
@@ -130,7 +154,7 @@ def _text(x: Any, text: str, step: int, inside: list[Any]) -> str:
     if isinstance(x, FunctionType):
         names = x.__code__.co_freevars
         return names[step] if step < len(names) else text
-    if _is_passage(x) or step < len(inside) // 2:
+    if not isinstance(x, dict) and _is_passage(x) or step < len(inside) // 2:
         return text
     key = inside[step - len(inside) // 2]
     return f"{text}[{key!r}]" if isinstance(x, dict) else f"{text}.{key}"

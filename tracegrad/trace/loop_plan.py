@@ -266,9 +266,9 @@ class Plan:
             self._warned = True
             source.warn(
                 PerformanceWarning(
-                    f"more than {MANY} copies of this line's nodes are in the trace; a for statement "
-                    "over range(n) can be one loop, and so are tg.fori_loop, tg.scan and, where "
-                    "values decide when to stop, tg.while_loop"
+                    f"more than {MANY} copies of this line's nodes are in the trace; a for "
+                    "statement over range(n) can be one loop, and so are tg.fori_loop, tg.scan and, "
+                    "where values decide when to stop, tg.while_loop"
                 )
             )
 
