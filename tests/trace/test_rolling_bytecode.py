@@ -74,3 +74,56 @@ def test_a_body_is_one_loop(body, tmp_path):
     np.testing.assert_allclose(made(x), f(x), rtol=1e-12)
     rows = [r for r in made.explain(x).splitlines() if "body.py:" in r and "iterations" in r]
     assert rows and all(": one loop for" in r for r in rows), rows
+
+
+def pairs(A):
+    return np.array([A[i, j] for i in range(N) for j in range(4)])
+
+
+def three_deep(A):
+    return np.array([A[i, j] * k for i in range(9) for j in range(4) for k in (1, 2) if i != j])
+
+
+def over_a_call(A):
+    return np.array([A[i, j] for i in range(9) for j in sorted([]) + [1, 2] for k in range(3)])
+
+
+def displays(A):
+    return np.array([[*A[i], i, j][2] * [A[i, j]][0] for i in range(9) for j in range(4)])
+
+
+def in_each_other(A):
+    return np.array(
+        [v for row in [[A[i, j] * 2.0 for j in range(4)] for i in range(N)] for v in row]
+    )
+
+
+def dictionaries(A):
+    return np.array(list({(i, j): A[i, j] for i in range(N) for j in range(4)}.values()))
+
+
+def sums(A):
+    return np.array([
+        sum([A[i, j] * k for k in range(3)]) * sum((A[i, j], A[j, i % 4]))
+        for i in range(10) for j in range(9) if j < 4
+    ])  # fmt: skip
+
+
+def within_a_loop(A):
+    s = 0.0
+    for i in range(N):
+        t = [A[i, 0], *[A[i, j] for j in range(1, 4)], A[i, 1]]
+        s = s + t[0] * t[4] + sum(t) + sum([A[i, j] * A[i, k] for j in range(4) for k in range(3)])
+    return s
+
+
+@pytest.mark.parametrize(
+    "f",
+    [pairs, three_deep, over_a_call, displays, in_each_other, dictionaries, sums, within_a_loop],
+)
+def test_comprehensions_mean_what_they_say(f):
+    """Where they are compiled into the function around them, their loops are not its loops."""
+    A = np.random.default_rng(0).uniform(0.5, 1.5, (N, 4))
+    for loops in ("auto", "unroll"):
+        made = tg.compile(f, backend="numpy", loops=loops)
+        np.testing.assert_allclose(made(A), f(A), rtol=1e-12)

@@ -54,10 +54,17 @@ def _loop(code: CodeType, lasti: int) -> LoopCode | None:
 
 def _collects(body: list[dis.Instruction]) -> bool:
     """Whether the loop belongs to a comprehension: it adds to a collection begun outside."""
-    begun = 0
+    own_to = 0  # the end of a comprehension that begins in the body
+    begun = False
     for i in body:
-        begun += i.opname.startswith("BUILD_")
-        if i.opname in _COLLECTS and not begun:
+        if i.opname.startswith("BUILD_") and not i.arg:
+            begun = True
+        elif i.opname == "GET_ITER":
+            begun = False  # a comprehension makes its iterator first
+        elif i.opname == "FOR_ITER" and begun:
+            own_to, begun = max(own_to, i.argval), False
+        # A display such as [*a, b] adds to what is on top of the stack.
+        if i.opname in _COLLECTS and (i.arg or 0) > 1 and i.offset >= own_to:
             return True
     return False
 
