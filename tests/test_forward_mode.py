@@ -49,7 +49,7 @@ def test_forward_agrees_with_reverse(case: Any) -> None:
         warnings.simplefilter("ignore")
         try:
             value, moved = tg.jvp(f, copies(roots), tangents)
-        except tg.errors.DataDependentShapeError:
+        except (tg.errors.ConcretizationError, tg.errors.DataDependentShapeError):
             pytest.skip("a shape that exists only at the prompt")
         grads = tg.grad(f, argnums=wrt)(*copies(roots))
     dot = sum(float(np.sum(g * tangents[k])) for k, g in zip(wrt, grads, strict=True))

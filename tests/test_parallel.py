@@ -241,13 +241,24 @@ def test_writes_that_may_meet_are_refused(write):
 
 def test_a_body_that_cannot_roll_is_refused():
     def f(x):
-        out = []
+        y = np.zeros_like(x)
         for i in tg.range(len(x), parallel=True):
-            out.append(x[i])
-        return np.stack(out)
+            y[i] = x[i] * {0: 1.0}.get(i, 2.0)
+        return y
 
     with pytest.raises(UnsupportedError, match="cannot be one loop"):
         tg.compile(f)(np.ones(20))
+
+
+def test_values_that_are_appended_are_kept_in_order():
+    def f(x):
+        out = []
+        for i in tg.range(len(x), parallel=True):
+            out.append(np.sin(x[i]) * i)
+        return np.stack(out)
+
+    x = np.linspace(0.0, 1.0, 300)
+    np.testing.assert_allclose(tg.compile(f, threads=2)(x), f(x), rtol=1e-14)
 
 
 # ------------------------------------------------------------------------------ errors, threads

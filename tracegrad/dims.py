@@ -90,6 +90,7 @@ class Expr:
 
 
 Dim = int | Expr
+Interval = tuple[int | None, int | None]  # both ends inclusive; None is unbounded
 
 _COUNTED = 256  # values of an index that are tried one by one
 
@@ -212,18 +213,17 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
-def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
+def _atom_bounds(atom: Atom) -> Interval:
     if isinstance(atom, Symbol):
         return span_of(atom)
     lo, hi = bounds(atom.e)
     if isinstance(atom, Mod):
-        return 0, (
-            min(hi, atom.k - 1) if lo is not None and lo >= 0 and hi is not None else atom.k - 1
-        )
+        most = atom.k - 1
+        return 0, min(hi, most) if hi is not None and lo is not None and lo >= 0 else most
     return (None if lo is None else lo // atom.k, None if hi is None else hi // atom.k)
 
 
-def span_of(s: Symbol) -> tuple[int | None, int | None]:
+def span_of(s: Symbol) -> Interval:
     """The least and the greatest value that a symbol can have."""
     return s.lo, bounds(s.hi)[1] if isinstance(s.hi, Expr) else s.hi
 
@@ -240,9 +240,7 @@ def widened(d: Dim) -> Dim:
     return substitute(d, ranged) if ranged else d
 
 
-def _times(
-    a: tuple[int | None, int | None], b: tuple[int | None, int | None]
-) -> tuple[int | None, int | None]:
+def _times(a: Interval, b: Interval) -> Interval:
     if None not in a and None not in b:
         ends = [x * y for x in a for y in b]  # type: ignore[operator]
         return min(ends), max(ends)
@@ -251,7 +249,7 @@ def _times(
     return None, None
 
 
-def bounds(d: Dim) -> tuple[int | None, int | None]:
+def bounds(d: Dim) -> Interval:
     """An interval that holds every value of `d` over its symbols' ranges."""
     if isinstance(d, int):
         return d, d
@@ -291,7 +289,7 @@ def _linear(d: Expr, s: Symbol) -> tuple[Dim | None, Dim]:
     return _build(times), _build(rest)
 
 
-def _interval(d: Expr) -> tuple[int | None, int | None]:
+def _interval(d: Expr) -> Interval:
     """Bounds by interval arithmetic, term by term; exact with divisions of one short index."""
     free = symbols(d)
     if len(free) == 1 and any(not isinstance(a, Symbol) for m, _ in d.terms for a in m):
@@ -302,7 +300,7 @@ def _interval(d: Expr) -> tuple[int | None, int | None]:
     lo: int | None = 0
     hi: int | None = 0
     for m, c in d.terms:
-        span: tuple[int | None, int | None] = (1, 1)
+        span: Interval = (1, 1)
         for atom in m:
             span = _times(span, _atom_bounds(atom))
         a, b = span if c > 0 else (span[1], span[0])
@@ -316,6 +314,11 @@ def largest(d: Dim) -> int:
     if (hi := bounds(d)[1]) is None:
         raise ValueError(f"{d} has no upper bound")
     return max(0, hi)
+
+
+def weight(d: Dim) -> int:
+    """`largest` for comparing costs: where there is no bound, more than any number of bytes."""
+    return 1 << 60 if bounds(d)[1] is None else largest(d)
 
 
 def is_equal(a: Dim, b: Dim) -> bool | None:

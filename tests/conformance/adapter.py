@@ -6,7 +6,7 @@ import cases
 import numpy as np
 
 import tracegrad as tg
-from tracegrad.errors import DataDependentShapeError, TracegradError
+from tracegrad.errors import ConcretizationError, DataDependentShapeError, TracegradError
 
 
 class Result:
@@ -72,8 +72,8 @@ class Adapter:
             return self.run_eager(case)
         try:
             return self.run_traced(case)
-        except DataDependentShapeError:
-            # Such a shape exists at the prompt only.
+        except (ConcretizationError, DataDependentShapeError):
+            # A number of elements that depends on values is a number at the prompt only.
             return self.prompt.run(case)
 
     def run_traced(self, case):

@@ -20,7 +20,7 @@ from tracegrad.ops.views import SlicesAttrs
 from tracegrad.types import Shape
 
 # Any one element of a set: its index along each axis, then its row-major position.  Symbols that
-# no surrounding loop has (fresh ones) run over the set.
+# no surrounding loop has (fresh ones, with a dot in their names) run over the set.
 Element = tuple[Dim, ...]
 Names = Iterator[int]
 Update = tuple[Value, tuple[Element, ...]]
@@ -31,7 +31,7 @@ def element(view: View, base: Shape, fresh: Names) -> Element | None:
     element type."""
     if any(isinstance(s, Retype) for s in view.steps):
         return None
-    at = [symbol(f"e{next(fresh)}", 0, add(n, -1)) for n in view.shape(base)]
+    at = [symbol(f"e.{next(fresh)}", 0, add(n, -1)) for n in view.shape(base)]
     index = view.index(base, at)
     return (*index, flat_index(base, index))
 
@@ -138,7 +138,7 @@ class Footprints:
             if k >= attrs.carries:
                 return None
             regions = regions[-1:]
-            name = f"{attrs.index}_{next(self.fresh)}"
+            name = f"{attrs.index}.{next(self.fresh)}"
             env[attrs.index] = symbol(name, 0, self._last(attrs))
         elif not isinstance(attrs, (CondAttrs, CheckpointAttrs)):
             return None

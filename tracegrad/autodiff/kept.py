@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from tracegrad.dims import largest
+from tracegrad.dims import weight
 from tracegrad.graph.ir import Node, Value
 from tracegrad.graph.op import Trait
 
 MOST_VALUES = 3000  # of a graph that is cut; of a larger one what is wanted is kept itself
-_UNBOUNDED = 1 << 60
 _SHRINKS = 4  # a node that makes so much less of its operands is not run twice to save its result
 
 
@@ -79,8 +78,10 @@ def _cone(
 def _shrinks(node: Node) -> bool:
     if node.op.has(Trait.VIEW):
         return False
-    sizes = [_elements(x) for x in node.values()]
-    return max(sizes, default=0) >= _SHRINKS * max(1, min(_elements(r) for r in node.results))
+    sizes = [weight(x.type.size) for x in node.values()]
+    return max(sizes, default=0) >= _SHRINKS * max(
+        1, min(weight(r.type.size) for r in node.results)
+    )
 
 
 def _cut(
@@ -94,7 +95,7 @@ def _cut(
     network = nx.DiGraph()
     network.add_nodes_from(["source", "sink"])
     for x, k in number.items():
-        network.add_edge((k, 0), (k, 1), capacity=_elements(x) * x.dtype.nbytes)
+        network.add_edge((k, 0), (k, 1), capacity=weight(x.type.size) * x.dtype.nbytes)
         made_of = makers(x)
         if made_of is None:
             network.add_edge("source", (k, 0))
@@ -103,10 +104,3 @@ def _cut(
     network.add_edges_from(((number[x], 1), "sink") for x in needed)
     _, (before, _) = nx.minimum_cut(network, "source", "sink")
     return {x: None for x, k in number.items() if (k, 0) in before and (k, 1) not in before}
-
-
-def _elements(x: Value) -> int:
-    try:
-        return largest(x.type.size)
-    except ValueError:
-        return _UNBOUNDED

@@ -26,7 +26,7 @@ from tracegrad.autodiff.footprint import (
     element,
     moved,
 )
-from tracegrad.dims import Dim, add, largest, mul, symbol
+from tracegrad.dims import Dim, add, mul, symbol, weight
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.storage import View
@@ -110,7 +110,7 @@ class Unwritten:
             wanted = element(view, base.shape, self.fresh)
             if wanted is None:
                 continue
-            found = self._reaching(base, wanted, _size(x))
+            found = self._reaching(base, wanted, weight(x.type.size))
             if isinstance(found, Value) and found not in self._at:
                 return Read(found, view)
             kept = kept or (found if isinstance(found, Keep) else None)
@@ -150,7 +150,7 @@ class Unwritten:
         source = None if self._is_ambiguous else self._source(base, wanted)
         if source is None:
             return None
-        found = self._outside(source, wanted, size * _largest(self._trips))
+        found = self._outside(source, wanted, size * weight(self._trips))
         if isinstance(found, Keep):
             return found
         k = self._at.get(base)
@@ -168,7 +168,7 @@ class Unwritten:
         found = self.around._reaching(source, wanted, size)
         if isinstance(found, Value):
             return found
-        if self.around.is_taped(source) and _size(source) > SHARED * size:
+        if self.around.is_taped(source) and weight(source.type.size) > SHARED * size:
             return Keep.TAPE
         return source
 
@@ -216,7 +216,7 @@ class Unwritten:
 
     def _another(self) -> Dim:
         """The index of any iteration that runs after that of the loop's own index."""
-        i, name = self._index, f"{self.attrs.index}_{next(self.fresh)}"
+        i, name = self._index, f"{self.attrs.index}.{next(self.fresh)}"
         if isinstance(self.attrs, LoopAttrs) and self.attrs.reverse:
             return add(add(i, -1), mul(symbol(name, 0, add(i, -1)), -1))
         return add(add(i, 1), symbol(name, 0, add(add(self._trips, -2), mul(i, -1))))
@@ -261,7 +261,7 @@ class Onwards:
                     x = after
                     break
             else:
-                return Keep.TAPE if _size(x) > SHARED * size else x
+                return Keep.TAPE if weight(x.type.size) > SHARED * size else x
         return x
 
     def _are_apart(self, wanted: Element, written: Sequence[Element]) -> bool:
@@ -271,15 +271,3 @@ class Onwards:
 
 def _is_view(node: Node) -> bool:
     return node.op.has(Trait.VIEW) and isinstance(node.attrs, ViewAttrs)
-
-
-def _size(x: Value) -> int:
-    return _largest(x.type.size)
-
-
-def _largest(d: Dim) -> int:
-    """An upper bound; a very large number where there is none."""
-    try:
-        return largest(d)
-    except ValueError:
-        return 1 << 60

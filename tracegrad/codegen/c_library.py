@@ -65,10 +65,6 @@ def placeholders(dtype: DType) -> dict[str, str]:
     }
 
 
-def has_function(name: str) -> bool:
-    return name in _TABLE
-
-
 def with_dependencies(names: Iterable[str]) -> tuple[CFunction, ...]:
     """The instances named and all they call, callees first, in a fixed order.
 

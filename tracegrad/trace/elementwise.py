@@ -28,7 +28,6 @@ from tracegrad.trace import layout
 from tracegrad.trace.promote import (
     COMPARISONS,
     Arg,
-    as_arg,
     broadcast,
     broadcast_shapes,
     cast,
@@ -332,7 +331,3 @@ def _check_assignable(
             f"{shape_text(target)}",
             loc=source.here(),
         )
-
-
-def as_args(trace: Recorder, xs: Sequence[Any]) -> list[Arg]:
-    return [as_arg(trace, x) for x in xs]
