@@ -316,11 +316,6 @@ def largest(d: Dim) -> int:
     return max(0, hi)
 
 
-def weight(d: Dim) -> int:
-    """`largest` for comparing costs: where there is no bound, more than any number of bytes."""
-    return 1 << 60 if bounds(d)[1] is None else largest(d)
-
-
 def is_equal(a: Dim, b: Dim) -> bool | None:
     """Whether ``a == b`` for all values of the symbols; None when it depends or is unknown."""
     difference = add(a, mul(b, -1))

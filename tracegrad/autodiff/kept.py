@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from tracegrad.dims import weight
+from tracegrad.dims import Dim, bounds, largest
 from tracegrad.graph.ir import Node, Value
 from tracegrad.graph.op import Trait
 
@@ -104,3 +104,8 @@ def _cut(
     network.add_edges_from(((number[x], 1), "sink") for x in needed)
     _, (before, _) = nx.minimum_cut(network, "source", "sink")
     return {x: None for x, k in number.items() if (k, 0) in before and (k, 1) not in before}
+
+
+def weight(d: Dim) -> int:
+    """`largest` for comparing costs: where there is no bound, more than any number of bytes."""
+    return 1 << 60 if bounds(d)[1] is None else largest(d)

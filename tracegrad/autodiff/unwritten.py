@@ -26,7 +26,8 @@ from tracegrad.autodiff.footprint import (
     element,
     moved,
 )
-from tracegrad.dims import Dim, add, mul, symbol, weight
+from tracegrad.autodiff.kept import weight
+from tracegrad.dims import Dim, add, mul, symbol
 from tracegrad.graph.ir import Graph, Node, Value
 from tracegrad.graph.op import Trait
 from tracegrad.graph.storage import View
