@@ -222,6 +222,7 @@ class _Planner:
         threads.inside = True
         body = tuple(self._step(x, buffers) for x in item.blocks[0])
         threads.inside = outer
+        assert item.count is None, "loops that values count run in order"
         loop = self._loop(item, body, None)
         span = first, last
         growing = {b.name for b in buffers.values() if b.place is Place.GROWING}

@@ -196,7 +196,8 @@ def iterate(seq: CountedRange, frame: FrameType) -> Iterator[Any]:
     if plan is None or code is None:
         raise ConcretizationError(
             "the elements of a range whose bounds are known only when the compiled function runs "
-            "are asked for outside of a `for` statement",
+            "are asked for outside of a `for` statement over the range itself (zip, enumerate, a "
+            "comprehension)",
             loc=source.here(),
             remedy=ONLY_FOR,
         )

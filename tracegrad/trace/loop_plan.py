@@ -267,8 +267,8 @@ class Plan:
             source.warn(
                 PerformanceWarning(
                     f"more than {MANY} copies of this line's nodes are in the trace; a for "
-                    "statement over range(n) can be one loop, and so are tg.fori_loop, tg.scan and, "
-                    "where values decide when to stop, tg.while_loop"
+                    "statement over range(n) can be one loop, and so are tg.fori_loop, tg.scan "
+                    "and, where values decide when to stop, tg.while_loop"
                 )
             )
 

@@ -41,9 +41,12 @@ class Recorder(ABC):
     lookup_array: Callable[[np.ndarray], Tracer | None] | None = None
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """``x.trace()`` of user code finds the recorder, not ndarray's method of that name."""
+        """``x.trace()`` of user code finds the recorder, not the array's method of that name."""
+        numpy = self.face.numpy_scalars  # type: ignore[attr-defined]
         raise UnsupportedError(
-            "ndarray.trace() is not supported", loc=source.here(), remedy="Write np.trace(x)."
+            f"{'ndarray' if numpy else 'Tensor'}.trace() is not supported",
+            loc=source.here(),
+            remedy=f"Write {'np.trace(x)' if numpy else 'x.diagonal().sum()'}.",
         )
 
     # -- what each recorder does in its own way
