@@ -312,3 +312,66 @@ def test_a_write_through_a_view_that_repeats_an_element_is_refused():
     with pytest.raises(ViewMutationError, match="single memory location") as e:
         tg.compile(repeated, arrays="torch")(np.ones(9))
     assert "expand(i)" in str(e.value)
+
+
+def rebound(x):
+    for i in range(len(x)):
+        s = x
+        for j in range(i):
+            s = s + 0.1 * j
+        x = s * 0.5
+    return x
+
+
+def orthonormal(x):
+    a = np.outer(x, x) + np.eye(len(x))
+    q = np.zeros(a.shape)
+    for i in range(len(x)):
+        v = a[:, i].copy()
+        for j in range(i):
+            v = v - (v @ q[j]) * q[j]
+        q[i] = v / np.sqrt(v @ v)
+    return q
+
+
+def kept_where_the_inner_loop_does_not_run(x):
+    y = x * 1.0
+    for i in range(len(x)):
+        s = y
+        for _ in range(i):
+            s = s * 0.9
+        s[0] = 5.0 + i  # writes y in the first iteration only
+    return y
+
+
+def passed_on(x):
+    y, total = x * 1.0, 0.0
+    for i in range(len(x)):
+        a, b = y, x * 2.0
+        for _ in range(i):
+            a, b = b, b * 0.5
+        a[1] = i * 1.0
+        total = total + np.sum(a * b) + np.sum(y)
+    return total
+
+
+def exchanged(x):
+    a, b = x * 1.0, x * 2.0
+    for i in range(len(x)):
+        for _ in range(i):
+            a, b = b, 0.5 * b + 0.1 * a
+    return a - b
+
+
+@pytest.mark.parametrize(
+    "f", [rebound, orthonormal, kept_where_the_inner_loop_does_not_run, passed_on, exchanged]
+)
+def test_arrays_that_inner_loops_bind_anew(f):
+    x = np.linspace(0.5, 2.0, 12)
+    agrees(f, x)
+    gradients_agree(f, x)
+
+
+@pytest.mark.parametrize("f", [rebound, orthonormal, passed_on])
+def test_arrays_that_inner_loops_bind_anew_are_carried(f):
+    assert "unrolled" not in tg.compile(f, backend="numpy").explain(np.linspace(0.5, 2.0, 12))

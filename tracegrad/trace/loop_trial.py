@@ -258,10 +258,22 @@ class Trial:
         return False
 
     def check_moving(self, arrays: list[Carry], shared: Callable[[Carry], bool]) -> None:
-        """Names that end with other arrays than they enter with: they must do so for certain."""
-        moving = arrays if isinstance(self.trips, int) else [c for c in arrays if not c.stays]
-        if moving and dims.is_at_most(len(moving) + 1, self.trips) is not True:
-            self.decision.give_up("it runs too few times for its arrays")
+        """Names that end with other arrays than they enter with: where they might keep one that
+        somebody else holds, because there are too few iterations, there is no loop."""
+        if isinstance(self.trips, int):
+            if len(arrays) >= self.trips:
+                self.decision.give_up("it runs too few times for its arrays")
+            return
+        least = dims.bounds(self.trips)[0] or 0
+        owner = {c.inner.memory: c for c in arrays}
+        for carry in arrays:
+            chain = [] if carry.stays else [carry]  # its array comes from the last, made anew
+            while chain and (up := owner.get(memory_after(chain[-1]))) and up not in chain:
+                chain.append(up)
+            if least < len(chain) and any(shared(c) for c in chain):
+                if len(chain) == 1:
+                    self.decision.never_skip()
+                self.decision.give_up("it may run too few times for its arrays")
 
     def _emit(self, frame: FrameType) -> dict[Carry, Tracer]:
         inner, outer = self.trace, self.outer
@@ -361,6 +373,12 @@ def values_of(region: Graph) -> list[Any]:
         for inner in node.regions:
             out += values_of(inner)
     return out
+
+
+def memory_after(carry: Carry) -> Memory:
+    """The storage that an array is over at the end of the body."""
+    assert isinstance(carry.after, Tracer), "an array stays one"
+    return carry.after.memory
 
 
 def over(base: Tracer, like: Tracer, trace: Trace) -> Tracer:
