@@ -505,3 +505,15 @@ def test_what_is_not_there_is_said():
         tg.vmap  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'sum'"):
         tg.sum  # noqa: B018
+
+
+def test_explain_says_what_a_reverse_loop_keeps():
+    def f(x):
+        y = x * 1.0
+        for i in range(1, len(x)):
+            y[i] = np.sin(y[i - 1]) * y[i]
+        return np.sum(y)
+
+    text = tg.compile(tg.grad(f), backend="numpy").explain(np.linspace(0.0, 1.0, 100))
+    assert "792 bytes of it keep mul of each iteration for the reverse loop" in text
+    assert "reverse loop" not in tg.compile(f, backend="numpy").explain(np.ones(100))

@@ -82,7 +82,7 @@ def _without_rules(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -
         operands,
         node.attrs,
         regions=regions,  # type: ignore[no-any-return]
-        hint=node.results[0].hint if node.results else "",
+        hints=tuple(r.hint for r in node.results),
     )
 
 

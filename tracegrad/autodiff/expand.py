@@ -37,7 +37,7 @@ def _expand(
         operands,
         node.attrs,
         regions=regions,  # type: ignore[no-any-return]
-        hint=node.results[0].hint if node.results else "",
+        hints=tuple(r.hint for r in node.results),
     )
 
 

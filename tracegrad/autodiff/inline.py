@@ -27,5 +27,5 @@ def anew(
         operands,
         node.attrs,
         regions=node.regions,  # type: ignore[no-any-return]
-        hint=node.results[0].hint if node.results else "",
+        hints=tuple(r.hint for r in node.results),
     )

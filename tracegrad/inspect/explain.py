@@ -11,7 +11,7 @@ from tracegrad.graph.ir import Graph
 from tracegrad.graph.op import Trait
 from tracegrad.graph.walk import all_nodes
 from tracegrad.loops.ir import For, If, Kernel, LoopTag, Reduce, Stmt
-from tracegrad.loops.program import Place, Program
+from tracegrad.loops.program import Buffer, Place, Program
 from tracegrad.pipeline import Lowering
 from tracegrad.types import sizes
 
@@ -109,7 +109,7 @@ def _memory(program: Program) -> list[str]:
     for place in (Place.INPUT, Place.OUTPUT, Place.CONSTANT):
         buffers = program.at(place)
         if buffers:
-            total = sum(n * b.dtype.nbytes for b in buffers for n in sizes((b.size,)))
+            total = sum(map(_nbytes, buffers))
             rows.append(f"{place.value:<9}{total:>12,} bytes in {len(buffers)} buffers")
     temporary = [b for b in program.at(Place.ARENA) if b.index >= 0]
     rows.append(
@@ -121,10 +121,21 @@ def _memory(program: Program) -> list[str]:
         rows.append(
             f"{'growing':<9}{row * b.dtype.nbytes:>12,} bytes for each iteration of a while_loop"
         )
+    rows += [
+        f"{'':<9}{_nbytes(b):>12,} bytes of it keep {b.hint.removesuffix('_tape')} of each iteration "
+        "for the reverse loop"
+        for b in temporary
+        if b.hint.endswith("_tape")
+    ]
     written = [b.hint for b in program.at(Place.INPUT) if b.written]
     if written:
         rows.append(f"written in the caller's memory: {', '.join(written)}")
     return rows
+
+
+def _nbytes(b: Buffer) -> int:
+    (size,) = sizes((b.size,))
+    return size * b.dtype.nbytes
 
 
 def _engine(lowering: Lowering) -> str:

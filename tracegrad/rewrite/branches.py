@@ -45,7 +45,7 @@ def _anew(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replace
         operands,
         node.attrs,
         regions=node.regions,  # type: ignore
-        hint=node.results[0].hint if node.results else "",
+        hints=tuple(r.hint for r in node.results),
     )
 
 

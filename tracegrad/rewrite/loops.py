@@ -102,7 +102,7 @@ def _hoist(b: GraphBuilder, node: Node, operands: tuple[Operand, ...]) -> Replac
             operands,
             node.attrs,
             regions=regions,  # type: ignore[no-any-return]
-            hint=node.results[0].hint if node.results else "",
+            hints=tuple(r.hint for r in node.results),
         )
     region = hoist_invariants(node.regions[0])
     n, m = attrs.carries, attrs.carries + attrs.consts

@@ -68,7 +68,7 @@ def _write_out(
                         operands,
                         node.attrs,
                         regions=node.regions,
-                        hint=node.results[0].hint if node.results else "",
+                        hints=tuple(r.hint for r in node.results),
                     ),
                 )
     return [substitute(x, env) for x in region.outputs]
