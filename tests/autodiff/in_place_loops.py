@@ -282,3 +282,53 @@ def hidden_write(x):
         with tg.no_grad():
             y[i - 1] = y[i - 1] * 0.5
     return np.sum(y * y)
+
+
+# ------------------------------------------------- what the loop starts from is not yet written
+
+
+@program(kept=0, at=SQUARE)
+def rows_ahead(x):
+    """A product by a triangle: the rows below are read before they are written."""
+    b = x * 1.0
+    for i in range(len(b)):
+        for j in range(len(b)):
+            b[i, j] += np.dot(b[i + 1 :, j], x[i + 1 :, i])
+    return np.sum(b * b)
+
+
+@program(kept=0, at=SQUARE)
+def rows_ahead_from_the_end(x):
+    b = x * 1.0
+    for i in range(len(b) - 1, -1, -1):
+        for j in range(len(b)):
+            b[i, j] += np.dot(b[:i, j], x[:i, i]) * 0.1
+    return np.sum(b * b)
+
+
+@program(kept=8 * 10 * 9, at=SQUARE)
+def rows_ahead_written_early(x):
+    """Iteration i changes row i + 1, which iteration i + 1 reads in the place of row i + 2."""
+    b = x * 1.0
+    for i in range(len(b) - 2):
+        for j in range(len(b)):
+            b[i + 1, j] += np.dot(b[i + 1 :, j], x[i + 1 :, i]) * 0.1
+    return np.sum(b * b)
+
+
+@program(kept=9 * 100, at=SQUARE)
+def rows_ahead_many_times(x):
+    """What enters the sweeps is another array each time."""
+    b = x * 1.0
+    for _ in range(9):
+        for i in range(len(b) - 1):
+            b[i] += np.sin(b[i + 1 :]).sum(axis=0) * 0.1
+    return np.sum(b)
+
+
+@program(kept=0, at=SQUARE)
+def column_ahead(x):
+    b = np.sin(x)
+    for j in range(len(b) - 1):
+        b[:, j] = b[:, j] * 0.5 + np.sum(np.exp(b[:, j + 1 :]), axis=1) * 0.1
+    return np.sum(b * b)

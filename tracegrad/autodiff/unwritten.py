@@ -1,7 +1,8 @@
-"""Reading what an iteration read from what the loop left behind.
+"""Reading what an iteration read from what the loop left behind, or started from.
 
 A reverse iteration may read an element of a carried array from the loop's final carry where no
 write runs after the forward iteration read it: neither later in that iteration nor in a later one.
+It may read it from the array that entered the loop where no write runs before.
 For nested loops the final carry of the inner one belongs to an iteration of the outer one, where
 the same is asked again, outwards as far as the answer is yes.  Outside of all loops the latest
 value of the array that still has the element is read, so that none is kept beside it.  Unknown
@@ -81,7 +82,7 @@ class Unwritten:
         self.prints = Footprints(self.region, self.fresh, self._own)
         self._chains: dict[Value, list[int]] = {}
         self._histories: dict[int, History] = {}
-        self._later: dict[int, list[Element]] = {}
+        self._written: dict[tuple[int, bool], list[Element]] = {}
         self._left = MOST_COMPARED
         for k in range(self.attrs.carries):
             history = self.prints.history(k)
@@ -148,11 +149,17 @@ class Unwritten:
         """The value of the reverse region that has the elements `wanted` of `base`, a value of the
         forward one: an input for constants of the loop, or for a value outside."""
         wanted = moved(wanted, self._own)
-        source = None if self._is_ambiguous else self._source(base, wanted)
-        if source is None:
+        if self._is_ambiguous:
             return None
-        found = self._outside(source, wanted, size * weight(self._trips))
-        if isinstance(found, Keep):
+        size *= weight(self._trips)
+        source = self._source(base, wanted)
+        found: Value | Keep | None
+        if source is not None:
+            found = self._outside(source, wanted, size)
+        else:
+            source = self._entered(base, wanted, size)
+            found = None if source is None else self._outside(source, wanted, size)
+        if source is None or not isinstance(found, Value):
             return found
         k = self._at.get(base)
         if k is not None and k >= self.attrs.carries and found is self.node.operands[k]:
@@ -205,20 +212,46 @@ class Unwritten:
                 return None
             base = step[0]
 
+    def _entered(self, base: Value, wanted: Element, size: int) -> Value | None:
+        """The array that entered the loop, if it has the elements: it is kept beside the one that
+        leaves, and has to be much smaller than the tapes of `size` elements."""
+        for k in self._chains.get(base, ()):
+            start = self.node.operands[k]
+            if (
+                isinstance(start, Value)
+                and 2 * weight(start.type.size) <= size
+                and self._is_as_it_entered(k, base, wanted)
+            ):
+                return start
+        return None
+
     def _is_left_alone(self, k: int, version: Value, wanted: Element) -> bool:
         """Whether nothing that runs after `version` of carry k was read writes to `wanted`."""
         history = self._histories[k]
         at = history.versions.index(version)
         here = [w for step in history.writes[at:] for w in step]
-        if k not in self._later:
-            later = {self.attrs.index: self._another()}
-            self._later[k] = [moved(w, later) for step in history.writes for w in step]
-        return self._are_apart(wanted, here) and self._are_apart(wanted, self._later[k])
+        return self._are_apart(wanted, here) and self._are_apart(wanted, self._others(k, True))
 
-    def _another(self) -> Dim:
-        """The index of any iteration that runs after that of the loop's own index."""
+    def _is_as_it_entered(self, k: int, version: Value, wanted: Element) -> bool:
+        """Whether nothing that runs before `version` of carry k was read writes to `wanted`."""
+        history = self._histories[k]
+        at = history.versions.index(version)
+        here = [w for step in history.writes[:at] for w in step]
+        return self._are_apart(wanted, here) and self._are_apart(wanted, self._others(k, False))
+
+    def _others(self, k: int, later: bool) -> list[Element]:
+        """What any later, or any earlier, iteration writes to carry k."""
+        found = self._written.get((k, later))
+        if found is None:
+            there = {self.attrs.index: self._another(later)}
+            writes = self._histories[k].writes
+            found = self._written[k, later] = [moved(w, there) for step in writes for w in step]
+        return found
+
+    def _another(self, later: bool) -> Dim:
+        """The index of any iteration that runs after, or before, that of the loop's own index."""
         i, name = self._index, f"{self.attrs.index}.{next(self.fresh)}"
-        if isinstance(self.attrs, LoopAttrs) and self.attrs.reverse:
+        if later is (isinstance(self.attrs, LoopAttrs) and self.attrs.reverse):
             return add(add(i, -1), mul(symbol(name, 0, add(i, -1)), -1))
         return add(add(i, 1), symbol(name, 0, add(add(self._trips, -2), mul(i, -1))))
 
