@@ -375,3 +375,48 @@ def test_arrays_that_inner_loops_bind_anew(f):
 @pytest.mark.parametrize("f", [rebound, orthonormal, passed_on])
 def test_arrays_that_inner_loops_bind_anew_are_carried(f):
     assert "unrolled" not in tg.compile(f, backend="numpy").explain(np.linspace(0.5, 2.0, 12))
+
+
+METHODS = [
+    lambda v: v.view(-1),
+    lambda v: v.view(1, -1)[0],
+    lambda v: v.flip(0),
+    lambda v: v.flatten(),
+    lambda v: v.unsqueeze(0)[0],
+    lambda v: v.unsqueeze(-1).expand(v.shape[0], 2)[:, 1],
+    lambda v: v.expand_as(v),
+    lambda v: v.view_as(v),
+    lambda v: v.reshape_as(v.clone()),
+    lambda v: v.contiguous(),
+    lambda v: v.t() if v.dim() > 1 else v,
+    lambda v: v.clone().view(v.size(0)),
+    lambda v: v.narrow(0, 0, v.shape[0] - 1),
+    lambda v: v.chunk(2)[0],
+    lambda v: v.split(2)[0],
+    lambda v: v.unbind()[0],
+    lambda v: v.cumsum(0),
+    lambda v: v.repeat(2),
+    lambda v: v.roll(1),
+    lambda v: v.detach() + v,
+    lambda v: v.to(np.float32),
+    lambda v: v.unflatten(0, (v.shape[0], 1)),
+    lambda v: v.squeeze(),
+    lambda v: v.diagonal() if v.dim() > 1 else v,
+]
+
+
+@pytest.mark.parametrize("k", range(len(METHODS)))
+def test_methods_of_tensors_of_changing_sizes(k):
+    def f(x):
+        y = x * 1.0
+        for i in range(2, len(x)):
+            y[i] += (METHODS[k](y[:i]) * 0.1).sum()
+        return y.sum()
+
+    x = np.linspace(0.5, 2.0, 12)
+    rolled, unrolled = (
+        tg.value_and_grad(f, arrays="torch", backend="numpy", loops=way)(x)
+        for way in ("auto", "unroll")
+    )
+    np.testing.assert_allclose(rolled[0], unrolled[0], rtol=1e-6)
+    np.testing.assert_allclose(rolled[1], unrolled[1], rtol=1e-6)

@@ -123,7 +123,7 @@ class Array(Face):
                     remedy="Use astype, which converts.",
                 )
             return complex_parts.bitcast(trace, self, to)
-        items = tuple(Span(0, n) for n in self.shape)
+        items = tuple(Span(0, n) for n in self.sizes)
         return shape.view(trace, self, Index(items))
 
     def repeat(self, repeats: Any, axis: Any = None) -> Any:

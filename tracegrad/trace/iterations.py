@@ -124,10 +124,10 @@ def scan(
             faces: Any = trace.face
             elements = [
                 trace.argument(
-                    TensorType(x.shape[1:], x.element_type),
+                    TensorType(x.sizes[1:], x.element_type),
                     "x",
                     tracked=False,
-                    scalar=faces.numpy_scalars and len(x.shape) == 1,
+                    scalar=faces.numpy_scalars and len(x.sizes) == 1,
                 )
                 for x in arrays
             ]

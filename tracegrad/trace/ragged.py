@@ -7,6 +7,7 @@ where the answer changes.  Ops take arrays of such sizes where their lowering co
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,8 @@ from tracegrad.ops import handles, views
 from tracegrad.ops.accumulate import cumprod, cumsum
 from tracegrad.ops.linalg import matmul
 from tracegrad.ops.shape import concat
-from tracegrad.trace.symbolic import Unrollable, integer, is_zero
+from tracegrad.trace.modes import STATE
+from tracegrad.trace.symbolic import SymbolicInt, Unrollable, integer, is_zero
 from tracegrad.types import Shape
 
 # Ops with loops of their own that take any size, and those that take any but 0.
@@ -50,8 +52,11 @@ def total(shape: Iterable[Dim]) -> Any:
 
 def check(nodes: Iterable[Node]) -> None:
     """Refuse, by unrolling the loop, ops on sizes that they do not take."""
+    in_loop = any(trace.loop is not None for trace in STATE.traces)
     for node in nodes:
         values = (*node.operands, *node.results)
+        if in_loop and _holds_index(node.attrs):
+            raise Unrollable(f"it gives its index to {node.op.name}")
         if not any(is_ragged(x.shape) for x in values):
             continue
         if node.op in _NOT_EMPTY:
@@ -65,12 +70,23 @@ def check(nodes: Iterable[Node]) -> None:
 
 def check_view(view: View, base: Shape) -> None:
     """Refuse a view whose elements cannot be found by counting: a reshape of some sizes."""
+    if _holds_index(view):
+        raise Unrollable("it gives its index to a view")
     shape = view.shape(base)
     if is_ragged(base) or is_ragged(shape):
         try:
             view.index(base, tuple(dims.symbol(f"_{k}", 0) for k in range(len(shape))))
         except UnsupportedError as e:
             raise Unrollable(f"it takes {e.message}") from None
+
+
+def _holds_index(x: Any) -> bool:
+    """Whether an index stands where a `Dim` belongs."""
+    if isinstance(x, tuple):
+        return any(map(_holds_index, x))
+    if dataclasses.is_dataclass(x) and not isinstance(x, (type, Expr)):
+        return any(_holds_index(getattr(x, f.name)) for f in dataclasses.fields(x))
+    return isinstance(x, SymbolicInt)
 
 
 def _takes_any_size(op: OpDef) -> bool:

@@ -14,7 +14,7 @@ from tracegrad.trace import complex_parts, layout, linalg, numpy_api, shape
 from tracegrad.trace.elementwise import select
 from tracegrad.trace.face import Face, install_methods, with_alpha
 from tracegrad.trace.promote import as_arg, as_int, cast, trace_of
-from tracegrad.trace.ragged import total
+from tracegrad.trace.ragged import is_empty, total
 from tracegrad.trace.shape import axis_of
 from tracegrad.trace.symbolic import SymbolicInt
 from tracegrad.trace.tensor_grad import TensorGradients
@@ -59,7 +59,7 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
         return self.layout.offset
 
     def is_contiguous(self) -> bool:
-        return layout.is_c_ordered(self.shape, self.layout.stride)  # type: ignore[arg-type]
+        return layout.is_c_ordered(self.sizes, self.layout.stride)  # type: ignore[arg-type]
 
     def is_floating_point(self) -> bool:
         return self.element_type.is_float
@@ -91,7 +91,7 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
             to = dtypes.of(args[0])
             if to is not self.element_type:
                 return complex_parts.bitcast(trace, self, to)
-            return trace.view(self, Index(tuple(Span(0, n) for n in self.shape)))
+            return trace.view(self, Index(tuple(Span(0, n) for n in self.sizes)))
         return shape.torch_view(trace, self, sizes(args))
 
     def view_as(self, other: Any) -> Any:
@@ -216,7 +216,7 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
         trace = trace_of(self)
         x = trace.lift(self)
         k = axis_of(trace, dim, len(self.shape))
-        rest = [Span(0, n) for n in self.shape]
+        rest = [Span(0, n) for n in self.sizes]
         return tuple(
             trace.view(x, Index((*rest[:k], Pick(i), *rest[k + 1 :])), origin="unbind", output=i)
             for i in range(self.shape[k])
@@ -265,7 +265,8 @@ class Tensor(TensorReductions, TensorInplace, TensorGradients, Face):
         trace = trace_of(self)
         axes = shape.axes_of(trace, tuple(sizes(dims)), len(self.shape))
         items = tuple(
-            Span(n - 1, n, -1) if k in axes and n else Span(0, n) for k, n in enumerate(self.shape)
+            Span(n - 1, n, -1) if k in axes and not is_empty((n,)) else Span(0, n)
+            for k, n in enumerate(self.sizes)
         )
         return trace.read(self, Index(items))
 
