@@ -390,3 +390,17 @@ def test_refused(f):
 def test_keywords_that_make_no_sense_are_refused(word):
     with pytest.raises(errors.UnsupportedError, match=f"of x.mask. with {word}="):
         tg.compile(lambda x, m: np.sum(x[m], **{word: m}), backend="numpy")(X, MASKS["some"])
+
+
+def test_a_count_has_the_type_that_numpy_gives_it():
+    def f(x):
+        small = np.float32(0.5)
+        return (
+            small + np.count_nonzero(x > 0.2) * 0.1,
+            small + len(x[x > 0.2]) * 0.1,
+            small + np.count_nonzero(x[x > 0.2]) * 0.1,
+        )
+
+    x = np.linspace(0.0, 1.0, 7)
+    for got, want in zip(tg.compile(f, backend="numpy")(x), f(x), strict=True):
+        assert got == want and got.dtype == want.dtype

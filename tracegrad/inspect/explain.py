@@ -122,8 +122,8 @@ def _memory(program: Program) -> list[str]:
             f"{'growing':<9}{row * b.dtype.nbytes:>12,} bytes for each iteration of a while_loop"
         )
     rows += [
-        f"{'':<9}{_nbytes(b):>12,} bytes of it keep {b.hint.removesuffix('_tape')} of each iteration "
-        "for the reverse loop"
+        f"{'':<9}{_nbytes(b):>12,} bytes of it keep {b.hint.removesuffix('_tape')} of each "
+        "iteration for the reverse loop"
         for b in temporary
         if b.hint.endswith("_tape")
     ]

@@ -327,6 +327,10 @@ def _install() -> None:
 _install()
 
 
+# ``np.count_nonzero`` of a whole array is a Python int before NumPy 2.4, an int64 scalar since.
+COUNT_IS_INT = type(np.count_nonzero(np.zeros(1))) is int
+
+
 def weak_int(trace: Recorder, x: Tracer) -> Tracer:
     """A fresh integer scalar as a Python int where the face has them, which does not promote."""
     numpy = trace.face.numpy_scalars  # type: ignore[attr-defined]
