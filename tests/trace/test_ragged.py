@@ -420,3 +420,29 @@ def test_methods_of_tensors_of_changing_sizes(k):
     )
     np.testing.assert_allclose(rolled[0], unrolled[0], rtol=1e-6)
     np.testing.assert_allclose(rolled[1], unrolled[1], rtol=1e-6)
+
+
+def columns_first(a):
+    s = 0.0
+    for i in range(2, len(a)):
+        t = np.zeros((i, 3), order="F")
+        flat = t.ravel()  # a copy
+        flat[:] = 1.0
+        s = s + np.sum(t) * a[i, 0]
+    return s
+
+
+def like_columns_first(a):
+    s = 0.0
+    for i in range(2, len(a)):
+        for make in (np.zeros_like, np.ones_like):
+            u = make(a[:i, :3].T)
+            v = u.T.ravel()  # a view
+            v += 1.0
+            s = s + np.sum(u) * a[i, 0]
+    return s
+
+
+@pytest.mark.parametrize("f", [columns_first, like_columns_first])
+def test_layouts_of_new_arrays(f):
+    agrees(f, np.arange(144.0).reshape(12, 12))

@@ -53,8 +53,16 @@ def ones(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
 def _filled(shape: tuple[int, ...], value: int, dtype: DType, order: str) -> Tracer:
     if not is_ragged(shape):
         return made(np.full(shape, value, dtype.np, _order(order)))
+    strides = layout.packed(shape, range(len(shape))) if _order(order) == "F" else None
+    return _ragged(shape, value, dtype, strides)
+
+
+def _ragged(
+    shape: tuple[int, ...], value: int, dtype: DType, strides: layout.Strides | None
+) -> Tracer:
+    """A new array of a size that depends on the index of a loop."""
     attrs = full_op.attrs(shape, Literal(bool(value) if dtype.is_bool else value, dtype))
-    return the_trace().apply(full_op, (), attrs)  # type: ignore[no-any-return]
+    return the_trace().apply(full_op, (), attrs, layout=strides)  # type: ignore[no-any-return]
 
 
 def empty(shape: Any, dtype: Any = None, order: str = "C") -> Tracer:
@@ -105,45 +113,45 @@ def _order(order: str) -> Any:
     return order
 
 
-def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> np.ndarray:
-    """A prototype of NumPy's own `*_like`: right shape, dtype and layout, contents unused."""
-    trace = the_trace(prototype)
-    x = tracer(trace, prototype)
+def _form_like(
+    prototype: Any, dtype: Any, order: str, shape: Any
+) -> tuple[tuple[int, ...], DType, layout.Strides]:
+    """Shape, dtype and layout of NumPy's own `*_like`."""
+    x = tracer(the_trace(prototype), prototype)
     to = x.sizes if shape is None else sizes_of(shape)
-    d = dtype_of(dtype, x.element_type).np
     if order in ("K", "A") and to == x.sizes:
         strides = layout.copied(x.layout, order) or layout.dense(to)
     else:
         strides = layout.packed(to, range(len(to))) if order == "F" else layout.dense(to)
+    return to, dtype_of(dtype, x.element_type), strides
+
+
+def _like(to: tuple[int, ...], dtype: DType, strides: layout.Strides) -> np.ndarray:
+    """An array of zeros laid out so."""
+    d = dtype.np
     buffer = np.zeros(int(np.prod(to)), d)
     return np.lib.stride_tricks.as_strided(buffer, to, tuple(s * d.itemsize for s in strides))
+
+
+def _filled_like(prototype: Any, value: int, dtype: Any, order: str, shape: Any) -> Tracer:
+    to, d, strides = _form_like(prototype, dtype, order, shape)
+    if is_ragged(to):
+        return _ragged(to, value, d, strides)
+    out = _like(to, d, strides)
+    out[...] = value
+    return made(out)
 
 
 def zeros_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
-    ragged = _ragged_like(a, 0, dtype, shape)
-    return made(_like(a, dtype, order, shape)) if ragged is None else ragged
-
-
-def _ragged_like(prototype: Any, value: int, dtype: Any, shape: Any) -> Tracer | None:
-    """A new array of a size that depends on the index of a loop; None for other sizes."""
-    x = tracer(the_trace(prototype), prototype)
-    to = x.sizes if shape is None else sizes_of(shape)
-    if not is_ragged(to):
-        return None
-    return _filled(to, value, dtype_of(dtype, x.element_type), "C")
+    return _filled_like(a, 0, dtype, order, shape)
 
 
 def ones_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Tracer:
-    ragged = _ragged_like(a, 1, dtype, shape)
-    if ragged is not None:
-        return ragged
-    out = _like(a, dtype, order, shape)
-    out[...] = 1
-    return made(out)
+    return _filled_like(a, 1, dtype, order, shape)
 
 
 def empty_like(
@@ -160,7 +168,7 @@ def full_like(
     subok: bool = True,
     shape: Any = None,
 ) -> Tracer:
-    like = _like(a, dtype, order, shape)
+    like = _like(*_form_like(a, dtype, order, shape))
     trace = the_trace(a, fill_value)
     value = as_arg(trace, fill_value)
     if isinstance(value, Tracer) and value.concrete is None:

@@ -92,7 +92,7 @@ def packed(shape: Sequence[Any], order: Sequence[int]) -> Strides:
     run = 1
     for axis in order:
         strides[axis] = run
-        run *= max(shape[axis], 1)
+        run *= max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis]
     return tuple(strides)
 
 
