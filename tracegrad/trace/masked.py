@@ -328,7 +328,13 @@ _install()
 
 
 # ``np.count_nonzero`` of a whole array is a Python int before NumPy 2.4, an int64 scalar since.
-COUNT_IS_INT = type(np.count_nonzero(np.zeros(1))) is int
+_COUNT_IS_INT = type(np.count_nonzero(np.zeros(1))) is int
+
+
+def as_count(trace: Recorder, found: Tracer, axis: Any, keepdims: Any) -> Tracer:
+    """What ``np.count_nonzero`` makes of a number of elements."""
+    is_int = _COUNT_IS_INT and axis is None and not keepdims
+    return weak_int(trace, found) if is_int else found
 
 
 def weak_int(trace: Recorder, x: Tracer) -> Tracer:

@@ -13,7 +13,7 @@ from tracegrad.ops import arithmetic
 from tracegrad.trace import linalg
 from tracegrad.trace import masked_reduce as of
 from tracegrad.trace.elementwise import apply_op, truth
-from tracegrad.trace.masked import COUNT_IS_INT, MaskedRead, weak_int
+from tracegrad.trace.masked import MaskedRead, as_count
 from tracegrad.trace.numpy_table import FUNCTIONS, NO_VALUE
 from tracegrad.trace.promote import trace_of
 from tracegrad.trace.tracer import Tracer
@@ -226,8 +226,7 @@ def _count_nonzero(a: MaskedRead, axis: Any = None, *, keepdims: Any = False) ->
     trace = trace_of(a.values)
     hits = truth(trace, trace.lift(a.present()))
     found = of.total(a.like(hits), axis, None, keepdims, NO_VALUE)
-    is_int = COUNT_IS_INT and axis is None and not keepdims
-    return weak_int(trace, found) if is_int else found
+    return as_count(trace, found, axis, keepdims)
 
 
 def _average(

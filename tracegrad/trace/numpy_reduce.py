@@ -13,7 +13,7 @@ from tracegrad.ops import arithmetic
 from tracegrad.trace import linalg, reduce
 from tracegrad.trace.creation import tracer
 from tracegrad.trace.elementwise import apply_op, truth
-from tracegrad.trace.masked import COUNT_IS_INT, weak_int
+from tracegrad.trace.masked import as_count
 from tracegrad.trace.numpy_table import NO_VALUE, implements
 from tracegrad.trace.numpy_ufuncs import into
 from tracegrad.trace.promote import cast, trace_of
@@ -224,8 +224,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     trace, x = _start(a)
     hits = cast(trace, truth(trace, x), I64)
     found = reduce.sum(trace, hits, axis, None, keepdims)  # type: ignore[arg-type]
-    is_int = COUNT_IS_INT and axis is None and not keepdims
-    return weak_int(trace, found) if is_int else found
+    return as_count(trace, found, axis, keepdims)
 
 
 @implements(np.trace)
